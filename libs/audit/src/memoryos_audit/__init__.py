@@ -1,0 +1,1 @@
+"""Append-only audit, its sealer and its verifier."""

@@ -1,0 +1,1 @@
+"""mos: run, inspect and use Memory OS from a terminal."""

@@ -1,0 +1,1 @@
+"""Ids, paths, scope, errors, canonical JSON, sealing and tokens: no I/O."""

@@ -1,0 +1,1 @@
+"""Server bootstrap, client factory and interceptors."""

@@ -1,0 +1,1 @@
+"""Embedder and chat ports with their adapters."""

@@ -1,0 +1,1 @@
+"""Pools, scoped transactions, migrations, keyring and idempotency."""

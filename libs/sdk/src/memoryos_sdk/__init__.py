@@ -1,0 +1,1 @@
+"""Python client of Memory OS."""

@@ -1,0 +1,1 @@
+"""Traces, logs and the local span file."""

@@ -1,0 +1,1 @@
+"""Crash points, real servers, clocks and contract suites for tests."""

@@ -1,0 +1,1 @@
+"""VectorIndex: one port for every dense index."""

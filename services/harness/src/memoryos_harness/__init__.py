@@ -1,0 +1,1 @@
+"""Sessions and durable agent tasks."""

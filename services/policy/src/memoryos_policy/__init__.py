@@ -1,0 +1,1 @@
+"""Decisions by OPA, reviews and the decision log."""

@@ -1,0 +1,1 @@
+"""Skills, validation and the effect journal."""
