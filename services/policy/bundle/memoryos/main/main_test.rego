@@ -1,0 +1,196 @@
+package memoryos.main_test
+
+import data.memoryos.main
+
+skill := {
+	"visible": true,
+	"allow": {{"code": "yes", "text": "Yes."}},
+	"deny": set(),
+	"manual_review": set(),
+}
+
+ask := {
+	"code": "ask",
+	"text": "Ask.",
+	"approval": {"group": "finance", "quorum": 1, "expires_in_s": 900},
+}
+
+call := {
+	"version": 1,
+	"purpose": "call",
+	"subject": {"tenant": "acme", "user": "u1", "roles": ["user"], "groups": [], "clearance": 0},
+	"actor": {"chain": [], "service": "tool-gateway"},
+	"action": {
+		"skill": "x.y", "version": "1", "definition_digest": "d",
+		"permissions": [], "effect_class": "keyed", "risk": "low",
+	},
+	"resource": {"type": "", "id": "", "properties": {}},
+	"args": {},
+	"action_digest": "abc",
+	"context": {"call_id": "call_1", "attempt": 1, "review": null},
+}
+
+listing := object.remove(object.union(call, {"purpose": "list"}), ["args", "resource", "action_digest"])
+
+codes(d) := {r.code | some r in d.reasons}
+
+decide(rules, question) := d if {
+	d := main.decision with input as question with data.memoryos.skills as {"x.y": rules}
+}
+
+approved(fields) := object.union(call, {"context": object.union(call.context, {"review": object.union(
+	{"id": "rev_1", "state": "approved", "action_digest": "abc", "group": "finance", "approvals": 1},
+	fields,
+)})})
+
+test_allow if decide(skill, call).decision == "allow"
+
+test_unknown_skill_is_denied if {
+	d := decide(skill, object.union(call, {"action": {"skill": "nope"}}))
+	d.decision == "deny"
+	codes(d) == {"no_rule"}
+}
+
+test_hostile_skill_names_are_unknown if {
+	every name in ["", "x", "x/../../policies/p", "a?explain=full#", "x.y\u0000", "main", "memoryos.main"] {
+		decide(skill, object.union(call, {"action": {"skill": name}})).decision == "deny"
+	}
+}
+
+test_skill_name_of_another_type_is_denied if {
+	every name in [null, 1, true, ["x.y"], {"x.y": 1}] {
+		decide(skill, object.union(call, {"action": {"skill": name}})).decision == "deny"
+	}
+}
+
+test_empty_input_is_denied if {
+	d := main.decision with input as {}
+	d.decision == "deny"
+}
+
+test_rules_that_say_nothing_are_a_deny if {
+	decide({"visible": true, "allow": set()}, call).decision == "deny"
+}
+
+test_invisible_skill_is_denied if {
+	decide(object.union(skill, {"visible": false}), call).decision == "deny"
+	decide(object.remove(skill, ["visible"]), call).decision == "deny"
+}
+
+test_deny_wins_over_review_and_allow if {
+	d := decide(
+		object.union(skill, {"deny": {{"code": "no", "text": "No."}}, "manual_review": {ask}}),
+		call,
+	)
+	d.decision == "deny"
+	codes(d) == {"no"}
+	d.obligations == []
+}
+
+test_review_wins_over_allow if {
+	d := decide(object.union(skill, {"manual_review": {ask}}), call)
+	d.decision == "manual_review"
+	d.obligations == {{"kind": "approval", "group": "finance", "quorum": 1, "expires_in_s": 900}}
+}
+
+test_each_missing_part_is_denied if {
+	every field in ["version", "purpose", "subject", "action", "resource", "args", "action_digest"] {
+		decide(skill, object.remove(call, [field])).decision == "deny"
+	}
+}
+
+test_another_input_version_is_denied if {
+	every version in [0, 2, "1", null] {
+		d := decide(skill, object.union(call, {"version": version}))
+		"input_version" in codes(d)
+	}
+}
+
+test_unknown_purpose_is_denied if {
+	decide(skill, object.union(call, {"purpose": "other"})).decision == "deny"
+}
+
+test_malformed_call_says_so if {
+	"input_malformed" in codes(decide(skill, object.union(call, {"args": []})))
+}
+
+test_unknown_effect_class_is_denied if {
+	decide(skill, object.union(call, {"action": {"effect_class": "unspecified"}})).decision == "deny"
+}
+
+test_subject_without_a_role_is_denied if {
+	every roles in [[], ["reviewer"], ["auditor", "operator"], ["USER"], null] {
+		d := decide(skill, object.union(call, {"subject": {"roles": roles}}))
+		"subject_unknown" in codes(d)
+	}
+}
+
+test_deep_chain_is_denied if {
+	d := decide(skill, object.union(call, {"actor": {"chain": [sprintf("a%d", [i]) | some i in numbers.range(1, 9)]}}))
+	"chain_too_deep" in codes(d)
+	decide(skill, object.remove(call, ["actor"])).decision == "deny"
+}
+
+test_listing_asks_visible_only if {
+	decide(skill, listing).decision == "allow"
+	decide(object.union(skill, {"visible": false}), listing).decision == "deny"
+	decide(object.union(skill, {"manual_review": {ask}}), listing).decision == "allow"
+}
+
+test_listing_without_a_role_is_denied if {
+	decide(skill, object.union(listing, {"subject": {"roles": []}})).decision == "deny"
+}
+
+test_approved_review_allows if {
+	d := decide(object.union(skill, {"manual_review": {ask}}), approved({}))
+	d.decision == "allow"
+	"review_approved" in codes(d)
+	d.obligations == []
+}
+
+test_deny_after_approval_wins if {
+	d := decide(
+		object.union(skill, {"deny": {{"code": "no", "text": "No."}}, "manual_review": {ask}}),
+		approved({}),
+	)
+	d.decision == "deny"
+}
+
+test_approval_of_another_action_is_denied if {
+	d := decide(object.union(skill, {"manual_review": {ask}}), approved({"action_digest": "other"}))
+	d.decision == "deny"
+	"review_other_action" in codes(d)
+}
+
+test_approval_by_another_group_or_too_few_asks_again if {
+	decide(object.union(skill, {"manual_review": {ask}}), approved({"group": "sales"})).decision == "manual_review"
+	decide(object.union(skill, {"manual_review": {ask}}), approved({"approvals": 0})).decision == "manual_review"
+}
+
+test_denied_and_expired_reviews_are_a_deny if {
+	every state in ["denied", "expired"] {
+		d := decide(object.union(skill, {"manual_review": {ask}}), approved({"state": state}))
+		d.decision == "deny"
+		sprintf("review_%s", [state]) in codes(d)
+	}
+}
+
+test_pending_and_unknown_review_states_wait if {
+	every state in ["pending", "APPROVED", "", null] {
+		decide(object.union(skill, {"manual_review": {ask}}), approved({"state": state})).decision == "manual_review"
+	}
+}
+
+test_agent_message_names_no_rule if {
+	every question in [call, object.union(call, {"action": {"skill": "nope"}})] {
+		d := decide(object.union(skill, {"deny": {{"code": "no_secret_rule", "text": "Secret."}}}), question)
+		d.agent_message == "This action is not permitted."
+	}
+}
+
+test_build_time_is_carried if {
+	d := main.decision with input as call
+		with data.memoryos.skills as {"x.y": skill}
+		with data.memoryos.build as {"confirm_time": "2026-01-01T00:00:00Z"}
+	d.confirm_time == "2026-01-01T00:00:00Z"
+}

@@ -1,0 +1,25 @@
+# What the rules of skills ask about the subject of a call.
+package memoryos.subjects
+
+chain_max := 8
+
+# The subject holds a role that may use tools, itself or through agents.
+known if {
+	is_string(input.subject.tenant)
+	is_string(input.subject.user)
+	some role in input.subject.roles
+	role in {"agent", "user", "tenant-admin"}
+}
+
+chain_bounded if count(input.actor.chain) <= chain_max
+
+# An agent asks: one stands in the chain, or the token itself is an agent's.
+is_agent if count(input.actor.chain) > 0
+
+is_agent if "agent" in input.subject.roles
+
+# The roles that count for this call: an agent never has more than an agent's,
+# whoever it works for.
+acting_roles := {"agent"} if {
+	is_agent
+} else := {role | some role in input.subject.roles}
