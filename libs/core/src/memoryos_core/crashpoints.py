@@ -1,0 +1,53 @@
+"""Named places where a process dies on demand, so that a test can kill it exactly there.
+
+A process is armed by its main module (MEMORYOS_CRASH_POINT=name or name:n); at
+the n-th pass it sends itself SIGKILL, as the kernel or an operator would. An
+unarmed process pays one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+CRASH_POINTS: Final[dict[str, str]] = {
+    "memoryfs.write.before_commit": "all rows of a Write are sent, none is committed",
+    "memoryfs.write.after_commit": "a Write is committed, its answer is not sent",
+    "policy.decide.before_commit": "OPA has decided, the decision is not kept",
+    "policy.review.before_commit": "a vote is counted, not committed",
+    "gateway.call.before_intent": "a call is decided, nothing is journaled",
+    "gateway.call.after_intent": "INTENDED is journaled, nothing is sent",
+    "gateway.call.after_dispatch": "DISPATCHED is journaled, nothing is sent",
+    "gateway.call.after_effect": "the upstream has answered, nothing is journaled",
+    "gateway.call.after_result": "the result is journaled, the answer is not sent",
+    "gateway.call.while_consuming_approval": "PARKED to DISPATCHED is sent, not committed",
+    "harness.step.before_journal": "a step is chosen, not journaled",
+    "harness.step.after_started": "STARTED is journaled, nothing is done",
+    "harness.step.after_effect": "the step is done, DONE is not journaled",
+    "harness.step.after_done": "DONE is journaled, the task is not moved on",
+    "harness.task.before_finish": "the answer is known, the task is not ended",
+}
+"""Every crash point and the state in which it finds the world."""
+
+_armed: str = ""
+_passes_left: int = 0
+
+
+def arm(value: str) -> None:
+    """Arm one crash point, "name" or "name:n" for its n-th pass; "" arms none."""
+    global _armed, _passes_left
+    name, _, count = value.partition(":")
+    if name and name not in CRASH_POINTS:
+        raise ValueError(f"unknown crash point {name!r}")
+    _armed, _passes_left = name, int(count or 1)
+
+
+def crash_point(name: str) -> None:
+    """Die here if this point is armed and its turn has come."""
+    global _passes_left  # noqa: PLW0603
+    if _armed != name:
+        return
+    _passes_left -= 1
+    if _passes_left <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)
