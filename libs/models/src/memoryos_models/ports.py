@@ -1,0 +1,158 @@
+"""What the rest of Memory OS asks of models: vectors for texts, and the next message of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+"""One row per text; every row of unit length and exactly representable in fp16 (see `unit.unit_rows`)."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one model.
+
+    Two embedders with equal `model_id` give equal vectors for equal texts;
+    vectors of different models are never compared.
+    """
+
+    @property
+    def model_id(self) -> str:
+        """Name of the vector space, e.g. `usem3-512`."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, deadline_s: float) -> Vectors:
+        """Give one vector per text, in order, within `deadline_s` seconds.
+
+        Any string has a vector: empty ones, lone surrogates and very long ones
+        too (an adapter states how much of a long text it reads). Raises
+        `EmbedderBusy` when the queue is full or the deadline passes while the
+        work waits or runs, `ModelUnavailable` when a remote model does not
+        answer, `ModelReplyInvalid` when it answers nonsense. Never blocks the
+        event loop.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release threads and connections; running work is not waited for."""
+        ...
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of the arguments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call that the model asks for.
+
+    `arguments_json` is the text as the model wrote it. When it is no JSON
+    object (or repeats a key, or holds NaN), `arguments_error` says so in one
+    safe sentence: tell the model, do not run the call.
+    """
+
+    id: str
+    name: str
+    arguments_json: str
+    arguments_error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatMessage:
+    """One message of the conversation."""
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Only of the assistant."""
+    tool_call_id: str | None = None
+    """Only of a tool: the call that this answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatRequest:
+    """What to ask the model."""
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    model: str | None = None
+    """Name at the endpoint; None: the configured one."""
+    temperature: float | None = None
+    output_tokens_max: int | None = None
+    deadline_s: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenUsage:
+    """Tokens as the endpoint counted them; 0 where it did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatReply:
+    """What the model answered."""
+
+    content: str
+    finish_reason: FinishReason
+    model: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: TokenUsage = field(default_factory=TokenUsage)
+
+    @property
+    def message(self) -> ChatMessage:
+        """The reply as the next message of the conversation."""
+        return ChatMessage(role=Role.ASSISTANT, content=self.content, tool_calls=self.tool_calls)
+
+
+class ChatModel(Protocol):
+    """Gives the next message of a conversation."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Give the model's reply within `request.deadline_s` seconds.
+
+        Not retried here. Raises `ModelUnavailable` (worth a retry, after its
+        `retry_after_s`) on 429, 5xx, a lost connection or a passed deadline;
+        `ModelRejected` (not worth one) on other refusals; `ModelReplyInvalid`
+        when the reply is not whole, for example without `finish_reason`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...

@@ -1,0 +1,209 @@
+"""A scripted OpenAI-compatible server over real HTTP, for demo and tests. No model: a script gives every reply.
+
+It can also misbehave as real endpoints do: late, busy, cut off, malformed, hung up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+MODEL_NAME = "scripted"
+_REQUESTS_KEPT = 1_000
+_REQUEST_BYTES_MAX = 16_777_216
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedCall:
+    """A tool call of the script. Arguments given as text go out as they are, malformed or not."""
+
+    name: str
+    arguments: Mapping[str, Any] | str
+    id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedReply:
+    """What the server answers to one request."""
+
+    content: str = ""
+    tool_calls: Sequence[ScriptedCall] = ()
+    finish_reason: str | None = "auto"
+    """auto: tool_calls or stop; `length` for a truncated reply; None leaves the field out."""
+    status: int = 200
+    """429, 503 and the like answer with an error body."""
+    retry_after_s: float | None = None
+    delay_s: float = 0.0
+    body: bytes | None = None
+    """Sent instead of a well-formed body."""
+    hang_up: bool = False
+    """Close the connection without an answer."""
+
+
+Script = Callable[[dict[str, Any]], ScriptedReply | str]
+"""Request as JSON → reply; a text is a plain reply. Runs in the server's threads."""
+Embed = Callable[[list[str]], list[list[float]]]
+
+
+class ScriptedServer:
+    """Serves `/v1/chat/completions` by a script, and `/v1/embeddings` where `embed` is given.
+
+    `with ScriptedServer(script) as server:` listens on a free port of
+    127.0.0.1; `server.base_url` goes into `models.chat_url`. `server.requests`
+    holds the newest 1,000 chat requests.
+    """
+
+    def __init__(self, script: Script, *, embed: Embed | None = None, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.script = script
+        self.embed = embed
+        self.requests: deque[dict[str, Any]] = deque(maxlen=_REQUESTS_KEPT)
+        self.stopping = threading.Event()
+        self._server = _Server((host, port), _Handler)
+        self._server.scripted = self
+        self._thread = threading.Thread(target=self._server.serve_forever, name="scripted-model", daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        """Address for `models.chat_url` and `models.embedding_url`."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}/v1"
+
+    def start(self) -> ScriptedServer:
+        """Listen, in threads of this process."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop listening; delayed replies are sent at once."""
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> ScriptedServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    scripted: ScriptedServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def _scripted(self) -> ScriptedServer:
+        return cast(_Server, self.server).scripted
+
+    def do_GET(self) -> None:
+        if self.path.rstrip("/") == "/v1/models":
+            self._send_json(200, {"object": "list", "data": [{"id": MODEL_NAME, "object": "model"}]})
+        else:
+            self._send_error(404)
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("content-length", "0"))
+        if length > _REQUEST_BYTES_MAX:
+            self.close_connection = True
+            self._send_error(413)
+            return
+        try:
+            request = json.loads(self.rfile.read(length))
+        except ValueError:
+            self._send_error(400)
+            return
+        path = self.path.rstrip("/")
+        if path == "/v1/chat/completions":
+            self._chat(request)
+        elif path == "/v1/embeddings" and self._scripted.embed is not None:
+            self._embeddings(request, self._scripted.embed)
+        else:
+            self._send_error(404)
+
+    def _chat(self, request: dict[str, Any]) -> None:
+        self._scripted.requests.append(request)
+        answer = self._scripted.script(request)
+        reply = ScriptedReply(content=answer) if isinstance(answer, str) else answer
+        if reply.delay_s:
+            self._scripted.stopping.wait(reply.delay_s)
+        if reply.hang_up:
+            self.close_connection = True
+        elif reply.body is not None:
+            self._send(reply.status, reply.body, reply.retry_after_s)
+        elif reply.status != 200:
+            self._send_error(reply.status, reply.retry_after_s)
+        else:
+            self._send_json(200, render_completion(request, reply))
+
+    def _embeddings(self, request: dict[str, Any], embed: Embed) -> None:
+        given = request["input"]
+        vectors = embed([given] if isinstance(given, str) else list(given))
+        data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+        self._send_json(200, {"object": "list", "model": request.get("model", MODEL_NAME), "data": data})
+
+    def _send_error(self, status: int, retry_after_s: float | None = None) -> None:
+        body = {"error": {"message": f"scripted answer {status}", "type": "scripted", "code": status}}
+        self._send(status, json.dumps(body).encode(), retry_after_s)
+
+    def _send_json(self, status: int, value: Mapping[str, Any]) -> None:
+        self._send(status, json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), None)
+
+    def _send(self, status: int, body: bytes, retry_after_s: float | None) -> None:
+        try:
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            if retry_after_s is not None:
+                self.send_header("retry-after", f"{retry_after_s:g}")
+            self.end_headers()
+            self.wfile.write(body)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client has left, as clients do after their deadline
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: requests hold content."""
+
+
+def render_completion(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
+    """Give the body of a chat completion; equal requests get equal ids."""
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:12]
+    message: dict[str, Any] = {"role": "assistant", "content": reply.content or None}
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id or f"call_{digest}_{i}",
+                "type": "function",
+                "function": {
+                    "name": call.name,
+                    "arguments": call.arguments
+                    if isinstance(call.arguments, str)
+                    else json.dumps(call.arguments, ensure_ascii=False),
+                },
+            }
+            for i, call in enumerate(reply.tool_calls)
+        ]
+    choice: dict[str, Any] = {"index": 0, "message": message}
+    if reply.finish_reason == "auto":
+        choice["finish_reason"] = "tool_calls" if reply.tool_calls else "stop"
+    elif reply.finish_reason is not None:
+        choice["finish_reason"] = reply.finish_reason
+    asked = sum(len(str(entry.get("content") or "")) for entry in request.get("messages", []))
+    usage = {"prompt_tokens": asked // 4 + 1, "completion_tokens": len(reply.content) // 4 + 1}
+    return {
+        "id": f"chatcmpl-{digest}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": request.get("model", MODEL_NAME),
+        "choices": [choice],
+        "usage": {**usage, "total_tokens": sum(usage.values())},
+    }
