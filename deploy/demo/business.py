@@ -180,9 +180,8 @@ def main() -> None:
     books = Books.draw(random.Random(arguments.seed))
     with Server(Business(books), arguments.port) as server:
         print(f"The business listens on http://{server.address}")
-        print(
-            f"tickets: {', '.join(books.tickets)}  orders: {', '.join(books.orders)}  customers: {', '.join(books.customers)}"
-        )
+        for name in ("tickets", "orders", "customers"):
+            print(f"{name}: {', '.join(getattr(books, name))}")
         threading.Event().wait()
 
 
