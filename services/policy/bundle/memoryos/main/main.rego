@@ -125,7 +125,7 @@ needs_review := {
 	"confirm_time": confirm_time,
 }
 
-# Written beside the rules when the bundle is built; absent in the source tree.
+# When the source of this bundle last confirmed it: stated by whoever runs OPA, beside the bundle.
 default confirm_time := ""
 
-confirm_time := data.memoryos.build.confirm_time
+confirm_time := data.system.build.confirm_time

@@ -191,6 +191,6 @@ test_agent_message_names_no_rule if {
 test_build_time_is_carried if {
 	d := main.decision with input as call
 		with data.memoryos.skills as {"x.y": skill}
-		with data.memoryos.build as {"confirm_time": "2026-01-01T00:00:00Z"}
+		with data.system.build as {"confirm_time": "2026-01-01T00:00:00Z"}
 	d.confirm_time == "2026-01-01T00:00:00Z"
 }

@@ -1,0 +1,167 @@
+"""The policy decision point on a real OPA server, through opa-python-client.
+
+The client's known gaps are closed here: the query path is a constant, since it
+escapes nothing; its retries are replaced by our own total deadline; redirects
+are not followed; bodies are capped and parsed strictly before they are believed;
+every way to fail is a deny with its own reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import aiohttp
+from memoryos_core.canonical import JsonValue, canonical_json, parse_json
+from memoryos_core.errors import InvalidField
+from memoryos_telemetry import names
+from memoryos_telemetry.context import current_traceparent
+from memoryos_telemetry.telemetry import tracer
+from memoryos_telemetry.tracer import fail_span
+from opa_client.opa_async import AsyncOpaClient
+from opentelemetry.trace import SpanKind
+
+from memoryos_policy.adapters.opa_answer import Fault, Missing, parse_answer
+from memoryos_policy.config import PolicySection
+from memoryos_policy.domain.verdicts import POLICY_MISSING, POLICY_NOT_READY, Verdict, policy_error, refusal
+
+PACKAGE_PATH: Final = "memoryos/main"
+RULE_NAME: Final = "decision"
+QUERY: Final = {"strict-builtin-errors": "true", "provenance": "true"}
+ANSWER_BYTES_MAX: Final = 256 * 1024
+"""64 reasons of 500 characters and the provenance fit many times."""
+INPUT_BYTES_MAX: Final = 512 * 1024
+ANSWER_DEPTH_MAX: Final = 16
+CONNECTIONS_MAX: Final = 32
+_PROBE: Final = {"version": 1, "purpose": "probe"}
+
+_log = logging.getLogger(__name__)
+_tracer = tracer(__name__)
+
+
+class OpaDecisionPoint:
+    """PolicyDecisionPoint by OPA. `start` before use, `close` after."""
+
+    def __init__(self, config: PolicySection, token: str) -> None:
+        self._timeout_s = config.opa_timeout_s
+        self._client = _ClosedClient(
+            host=config.opa_host, port=config.opa_port, token=token, retries=0, timeout=config.opa_timeout_s
+        )
+        self._limit = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._answered = False
+
+    async def start(self) -> None:
+        """Open the connection pool; OPA need not be up yet."""
+        await self._client._init_session()  # noqa: SLF001 - what the client's own __aenter__ does
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close_connection()
+
+    async def decide(self, document: Mapping[str, Any]) -> Verdict:
+        """Give OPA's verdict; see PolicyDecisionPoint."""
+        with _tracer.span("opa.decide", kind=SpanKind.CLIENT) as span:
+            verdict = await self._decide(document)
+            span.set_attribute(names.DECISION, verdict.effect.value)
+            span.set_attribute(names.BUNDLE_REVISION, verdict.revision)
+            if not verdict.revision:
+                fail_span(span, verdict.reasons[0].code)
+            return verdict
+
+    async def is_ready(self) -> bool:
+        """Tell whether OPA answers the decision path from a bundle right now."""
+        return bool((await self._decide(_PROBE)).revision)
+
+    async def _decide(self, document: Mapping[str, Any]) -> Verdict:
+        try:
+            async with asyncio.timeout(self._timeout_s), self._limit:
+                verdict = parse_answer(await self._ask(document))
+        except Missing:
+            self._answered = True
+            return refusal(POLICY_MISSING, "The policy engine has no policies.")
+        except Fault as fault:
+            return policy_error(fault.kind)
+        except TimeoutError:
+            return policy_error("timeout")
+        except aiohttp.ClientConnectorError:
+            if not self._answered:
+                return refusal(POLICY_NOT_READY, "The policy engine has not started yet.")
+            return policy_error("unreachable")
+        except (aiohttp.ClientError, OSError):
+            return policy_error("unreachable")
+        except Exception:
+            # The client has no base class of its errors: whatever it raises is a deny.
+            _log.exception("the policy engine could not be asked")
+            return policy_error("internal")
+        self._answered = True
+        return verdict
+
+    async def _ask(self, document: Mapping[str, Any]) -> JsonValue:
+        try:
+            return await self._query(document)
+        except aiohttp.ServerDisconnectedError:
+            # A kept connection that OPA had closed: asking again is safe, a question has no effect.
+            return await self._query(document)
+
+    async def _query(self, document: Mapping[str, Any]) -> JsonValue:
+        answer: JsonValue = await self._client.query_rule(dict(document), PACKAGE_PATH, RULE_NAME, QUERY)
+        return answer
+
+
+class _ClosedClient(AsyncOpaClient):  # type: ignore[misc]
+    """opa-python-client with its HTTP closed: no redirects, no retries, capped and strict bodies."""
+
+    async def _init_session(self) -> None:
+        self._session = aiohttp.ClientSession(
+            headers=self.headers,
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+            timeout=aiohttp.ClientTimeout(total=self.timeout),
+            json_serialize=_serialize,
+            auto_decompress=False,
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    @asynccontextmanager
+    async def _request(self, method: str, url: str, **kwargs: Any) -> AsyncIterator[_Answer]:
+        traceparent = current_traceparent()
+        headers = {"traceparent": traceparent} if traceparent else {}
+        async with self._session.request(method, url, allow_redirects=False, headers=headers, **kwargs) as response:
+            yield _Answer(response)
+
+
+class _Answer:
+    """What `query_rule` sees of a response: its status must be 200, its body small and one JSON value."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    def raise_for_status(self) -> None:
+        if self._response.status != 200:
+            raise Fault(f"http_{self._response.status}")
+        if self._response.content_type != "application/json":
+            raise Fault("not_json")
+
+    async def json(self) -> JsonValue:
+        body = bytearray()
+        async for chunk in self._response.content.iter_any():
+            body += chunk
+            if len(body) > ANSWER_BYTES_MAX:
+                raise Fault("too_large")
+        try:
+            return parse_json(bytes(body), max_bytes=ANSWER_BYTES_MAX, max_depth=ANSWER_DEPTH_MAX)
+        except InvalidField:
+            raise Fault("not_json") from None
+
+
+def _serialize(value: Any) -> str:
+    try:
+        text = canonical_json(value)
+    except InvalidField:
+        raise Fault("input") from None
+    if len(text) > INPUT_BYTES_MAX:
+        raise Fault("input_too_large")
+    return text.decode()

@@ -1,0 +1,1 @@
+"""Values and rules of decisions and reviews, without any I/O."""

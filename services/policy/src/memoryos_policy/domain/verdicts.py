@@ -1,0 +1,70 @@
+"""What a policy decision point says about one question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+AGENT_MESSAGE_DENIED: Final = "This action is not permitted."
+AGENT_MESSAGE_UNDECIDED: Final = "This action could not be checked just now and was not carried out."
+POLICY_NOT_READY: Final = "policy_not_ready"
+POLICY_MISSING: Final = "policy_missing"
+
+
+class Effect(StrEnum):
+    """deny wins over manual_review, which wins over allow."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    MANUAL_REVIEW = "manual_review"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why, for auditors: a stable code, the rule that gave it, a sentence."""
+
+    code: str
+    policy: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Obligation: `quorum` people of `group` must approve within `expires_in_s` seconds."""
+
+    group: str
+    quorum: int
+    expires_in_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One decision, before it is kept.
+
+    `approval` is there exactly when the effect is MANUAL_REVIEW. `revision` is
+    empty only in a deny that no bundle gave. `confirm_time`: when the bundle's
+    source last confirmed it, if known.
+    """
+
+    effect: Effect
+    reasons: tuple[Reason, ...]
+    agent_message: str
+    approval: Approval | None = None
+    revision: str = ""
+    confirm_time: datetime | None = None
+
+
+def refusal(code: str, text: str, *, agent_message: str = AGENT_MESSAGE_UNDECIDED) -> Verdict:
+    """Give the deny that stands for a failure of ours, with its own reason code."""
+    return Verdict(
+        effect=Effect.DENY,
+        reasons=(Reason(code, "memoryos.policy", text),),
+        agent_message=agent_message,
+    )
+
+
+def policy_error(kind: str) -> Verdict:
+    """Give the deny for an answer of OPA that is absent or not of the agreed form."""
+    return refusal(f"policy_error:{kind}", "The policy engine gave no usable answer.")
