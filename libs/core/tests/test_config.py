@@ -78,3 +78,14 @@ def test_a_secret_is_read_from_its_file_and_never_shown(tmp_path):
     for path in (tmp_path / "s", tmp_path / "none"):
         with pytest.raises(ConfigError):
             SecretFile(path).read()
+
+
+def test_a_secret_file_is_given_as_a_path_and_shown_as_one(tmp_path: Path) -> None:
+    class Keyed(Section):
+        section: ClassVar[str] = "keyed"
+        key_file: SecretFile
+
+    (tmp_path / "s").write_text("canary")
+    config = load([Keyed], file=None, environ={"MEMORYOS_KEYED__KEY_FILE": str(tmp_path / "s")})
+    assert config[Keyed].key_file.read() == "canary"
+    assert config.effective() == {"keyed": {"key_file": str(tmp_path / "s")}}

@@ -96,7 +96,7 @@ class Gate:
 
 async def until(condition, within_s: float = 10.0) -> None:
     async with asyncio.timeout(within_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (threads set the condition)
             await asyncio.sleep(0.001)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
 ENV_PREFIX: Final = "MEMORYOS_"
 RESERVED_ENV: Final = frozenset({"MEMORYOS_CONFIG", "MEMORYOS_CRASH_POINT", "MEMORYOS_DATA"})
@@ -43,6 +44,15 @@ class SecretFile:
 
     def __repr__(self) -> str:
         return f"SecretFile({str(self.path)!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Accept a path in configuration, show the path again."""
+        return core_schema.no_info_after_validator_function(
+            lambda value: value if isinstance(value, cls) else cls(_absolute(value)),
+            core_schema.union_schema([core_schema.is_instance_schema(cls), handler.generate_schema(Path)]),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda secret: str(secret.path)),
+        )
 
 
 def _absolute(path: Path) -> Path:

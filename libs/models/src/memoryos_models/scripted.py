@@ -66,7 +66,9 @@ class ScriptedServer:
         self.stopping = threading.Event()
         self._server = _Server((host, port), _Handler)
         self._server.scripted = self
-        self._thread = threading.Thread(target=self._server.serve_forever, name="scripted-model", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), name="scripted-model", daemon=True
+        )
 
     @property
     def base_url(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from memoryos_models.ports import Vectors
 from memoryos_models.unit import unit_rows
+from numpy.typing import NDArray
 
 _WORDS = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
@@ -38,10 +39,11 @@ class HashEmbedder:
     async def close(self) -> None:
         """See `Embedder.close`; there is nothing to release."""
 
-    def _row(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _row(self, text: str) -> NDArray[np.float64]:
         words = sorted(set(_WORDS.findall(text.lower()[:8192]))) or [text.encode("utf-8", "replace").decode()]
-        return np.sum([self._direction(word) for word in words], axis=0)
+        row: NDArray[np.float64] = np.sum([self._direction(word) for word in words], axis=0)
+        return row
 
-    def _direction(self, word: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _direction(self, word: str) -> NDArray[np.float64]:
         seed = hashlib.blake2b(f"{self._model_id}\0{word}".encode("utf-8", "replace"), digest_size=8).digest()
         return np.random.default_rng(int.from_bytes(seed)).standard_normal(self._dimensions)
