@@ -1,0 +1,1 @@
+"""The outside world behind the ports: PostgreSQL, policy, memory, HTTP, files."""

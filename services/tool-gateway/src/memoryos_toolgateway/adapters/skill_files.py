@@ -1,0 +1,216 @@
+"""Skills from the files of configured folders.
+
+Every problem is found at start: a gateway that runs has understood all its
+skills. A definition's digest is over the file's content as canonical JSON, with
+${NAME} in endpoints as written, so that another port at the next start is no
+other definition.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from memoryos_core.canonical import canonical_json, parse_json
+from memoryos_core.errors import InvalidField
+
+from memoryos_toolgateway.adapters.skill_documents import DOCUMENT_BYTES_MAX, SUFFIXES, DocumentInvalid, read_document
+from memoryos_toolgateway.domain import pointers
+from memoryos_toolgateway.domain.http_template import ENDPOINT, places
+from memoryos_toolgateway.domain.names import check_skill_name, has_invisible
+from memoryos_toolgateway.domain.schema_check import CompiledSchema
+from memoryos_toolgateway.domain.schema_closing import close_objects
+from memoryos_toolgateway.domain.schema_keywords import subschemas
+from memoryos_toolgateway.domain.schema_lint import SchemaRefused, lint_schema
+from memoryos_toolgateway.domain.skill import (
+    NO_BODY,
+    BuiltinConnector,
+    EffectClass,
+    HttpConnector,
+    Lookup,
+    Operation,
+    RequestTemplate,
+    ResourceMapping,
+    Skill,
+)
+from memoryos_toolgateway.errors import SkillFileInvalid
+from memoryos_toolgateway.registry import SkillRegistry
+
+SKILLS_MAX: Final = 500
+"""BatchDecide takes 500 actions, so one listing is one question to policy."""
+_ENDPOINT_NAME: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PORT_MAX: Final = 65_535
+
+
+def load_registry(folders: Sequence[Path], endpoints: Mapping[str, str]) -> SkillRegistry:
+    """Give the registry of every .yaml, .yml and .json file in `folders`, or raise SkillFileInvalid."""
+    loaded: list[tuple[str, Skill]] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise SkillFileInvalid(str(folder), "", "is no folder")
+        for file in sorted(folder.iterdir()):
+            if file.suffix in SUFFIXES and not file.name.startswith("."):
+                loaded.append((str(file), load_skill(file, endpoints)))
+                if len(loaded) > SKILLS_MAX:
+                    raise SkillFileInvalid(str(file), "", f"is skill {SKILLS_MAX + 1}; {SKILLS_MAX} are the limit")
+    return SkillRegistry(loaded)
+
+
+def load_skill(file: Path, endpoints: Mapping[str, str]) -> Skill:
+    """Give the skill of one file, or raise SkillFileInvalid naming file, place and rule."""
+    try:
+        document = read_document(file)
+        canonical = canonical_json(document)
+    except (DocumentInvalid, InvalidField) as error:
+        raise SkillFileInvalid(str(file), "", str(error)) from None
+    for violation in _file_schema().violations(document):
+        raise SkillFileInvalid(str(file), violation.pointer, f"{violation.rule}: expected {violation.expectation}")
+    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(canonical).hexdigest())
+
+
+@functools.cache
+def _file_schema() -> CompiledSchema:
+    raw = resources.files("memoryos_toolgateway").joinpath("skill.schema.json").read_bytes()
+    schema = parse_json(raw, max_bytes=DOCUMENT_BYTES_MAX)
+    lint_schema(schema)
+    return CompiledSchema(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _SkillFile:
+    """A document that matches skill.schema.json, on its way to a Skill."""
+
+    file: str
+    document: dict[str, Any]
+    endpoints: Mapping[str, str]
+
+    def skill(self, digest: str) -> Skill:
+        document = self.document
+        wrong = check_skill_name(document["name"])
+        if wrong:
+            raise self._refused("/name", wrong)
+        if has_invisible(document["description"], allowed="\n\t"):
+            raise self._refused("/description", "has an invisible or direction character")
+        parameters = document["parameters"]
+        self._check_parameters(parameters)
+        effect_class = EffectClass(document["effect_class"])
+        connector = self._connector(document["connector"])
+        self._check_effect(effect_class, connector)
+        return Skill(
+            name=document["name"],
+            version=document["version"],
+            description=document["description"],
+            parameters_json=canonical_json(parameters),
+            schema=CompiledSchema(close_objects(parameters)),
+            permissions=tuple(sorted(document.get("permissions", []))),
+            effect_class=effect_class,
+            risk=document["risk"],
+            timeout_s=float(document.get("timeout_s", 10)),
+            attempts_max=document.get("attempts", 2) if effect_class.may_repeat else 1,
+            output_limit_bytes=document.get("output_limit_bytes", 16_384),
+            sensitive_results=tuple(document.get("sensitive_results", [])),
+            sensitive_arguments=tuple(sorted(_sensitive(parameters))),
+            resource=self._resource(document.get("resource", {})),
+            connector=connector,
+            definition_digest=digest,
+        )
+
+    def _refused(self, pointer: str, text: str) -> SkillFileInvalid:
+        return SkillFileInvalid(self.file, pointer, text)
+
+    def _check_parameters(self, parameters: dict[str, Any]) -> None:
+        if parameters.get("type") != "object":
+            raise self._refused("/parameters", "arguments are one object: type is object")
+        try:
+            lint_schema(parameters)
+        except SchemaRefused as error:
+            raise self._refused(f"/parameters{error.pointer}", str(error)) from None
+
+    def _check_effect(self, effect_class: EffectClass, connector: HttpConnector | BuiltinConnector) -> None:
+        is_http = isinstance(connector, HttpConnector)
+        if effect_class is EffectClass.KEYED and is_http and not connector.request.idempotency_header:
+            raise self._refused("/connector", "effect class keyed needs an idempotency_header")
+        if isinstance(connector, BuiltinConnector):
+            needed = {Operation.MEMORY_READ: EffectClass.READ, Operation.MEMORY_WRITE: EffectClass.KEYED}
+            if effect_class is not needed[connector.operation]:
+                raise self._refused("/effect_class", f"{connector.operation} is {needed[connector.operation]}")
+
+    def _connector(self, declared: dict[str, Any]) -> HttpConnector | BuiltinConnector:
+        if declared["type"] == "builtin":
+            return BuiltinConnector(operation=Operation(declared["operation"]))
+        return HttpConnector(request=self._request("/connector", declared))
+
+    def _resource(self, declared: dict[str, Any]) -> ResourceMapping:
+        lookup = declared.get("lookup")
+        if declared.get("id") is not None:
+            self._check_pointer("/resource/id", declared["id"])
+        return ResourceMapping(
+            type=declared.get("type", ""),
+            id_pointer=declared.get("id"),
+            lookup=lookup
+            and Lookup(request=self._request("/resource/lookup", lookup), timeout_s=float(lookup.get("timeout_s", 2))),
+        )
+
+    def _request(self, where: str, declared: dict[str, Any]) -> RequestTemplate:
+        body = declared.get("body", NO_BODY)
+        mapped = [*declared.get("query", {}).values(), *(body.values() if isinstance(body, dict) else ())]
+        try:
+            in_path = places(declared["path"])
+        except ValueError as error:
+            raise self._refused(f"{where}/path", str(error)) from None
+        for pointer in mapped:
+            self._check_pointer(where, pointer)
+        for pointer in in_path:
+            self._check_pointer(f"{where}/path", pointer, required=True)
+        return RequestTemplate(
+            endpoint=self._endpoint(f"{where}/endpoint", declared["endpoint"]),
+            scheme=declared.get("scheme", "http"),
+            method=declared.get("method", "GET"),
+            path=declared["path"],
+            query=dict(declared.get("query", {})),
+            body=body,
+            idempotency_header=declared.get("idempotency_header", ""),
+            response_bytes_max=declared.get("response_bytes_max", 262_144),
+        )
+
+    def _endpoint(self, where: str, declared: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            if match[1] not in self.endpoints:
+                raise self._refused(where, f"{match[1]} is not in the configuration tool-gateway.endpoints")
+            return self.endpoints[match[1]]
+
+        endpoint = _ENDPOINT_NAME.sub(value, declared)
+        match = ENDPOINT.match(endpoint)
+        if match is None or not 0 < int(match[1]) <= _PORT_MAX:
+            raise self._refused(where, "is not host:port")
+        return endpoint
+
+    def _check_pointer(self, where: str, pointer: str, *, required: bool = False) -> None:
+        """Refuse a pointer to an argument that the parameters do not declare (or do not require, for a path)."""
+        here: Any = self.document["parameters"]
+        for part in pointers.split(pointer):
+            declared = here.get("properties", {}) if isinstance(here, dict) else {}
+            if part not in declared:
+                raise self._refused(where, f"{pointer} is no declared parameter")
+            if required and part not in here.get("required", []):
+                raise self._refused(where, f"{pointer} stands in the path, so it must be required")
+            here = declared[part]
+        if required and (not isinstance(here, dict) or here.get("type") not in ("string", "integer")):
+            raise self._refused(where, f"{pointer} stands in the path, so its type is string or integer")
+
+
+def _sensitive(schema: Any, parts: tuple[str, ...] = ()) -> Iterator[str]:
+    """Give pointers to the declared properties that are marked x-sensitive."""
+    if not isinstance(schema, dict):
+        return
+    if schema.get("x-sensitive"):
+        yield pointers.join(parts)
+    for keyword, more, inner in subschemas(schema):
+        if keyword == "properties":
+            yield from _sensitive(inner, (*parts, more[1]))

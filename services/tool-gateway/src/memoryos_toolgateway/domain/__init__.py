@@ -1,0 +1,1 @@
+"""Skills, schemas, calls and their rules: values without input or output."""

@@ -1,0 +1,37 @@
+"""JSON pointers (RFC 6901) into arguments and results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from memoryos_core.canonical import JsonValue
+
+MISSING: Final = object()
+"""What a pointer gives that leads nowhere; null is a value."""
+
+
+def split(pointer: str) -> tuple[str, ...]:
+    """Give the unescaped parts of a pointer; ValueError where it is none."""
+    if pointer == "":
+        return ()
+    if not pointer.startswith("/"):
+        raise ValueError("a JSON pointer starts with /")
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
+
+
+def join(parts: object) -> str:
+    """Give the pointer of parts (keys and indexes)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)  # type: ignore[attr-defined]
+
+
+def find(value: JsonValue, pointer: str) -> object:
+    """Give what the pointer leads to, or MISSING."""
+    here: object = value
+    for part in split(pointer):
+        if isinstance(here, dict) and part in here:
+            here = here[part]
+        elif isinstance(here, list) and part.isdecimal() and part.isascii() and int(part) < len(here):
+            here = here[int(part)]
+        else:
+            return MISSING
+    return here

@@ -1,0 +1,66 @@
+"""What callers of the tool gateway are told, and what stops it from starting.
+
+Reasons are those of memoryos.toolgateway.v1.ErrorReason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memoryos_core.errors import Code, FieldViolation, MemoryOSError
+
+
+class SkillNotFound(MemoryOSError):
+    """No such skill, or none that the caller may see."""
+
+    code = Code.NOT_FOUND
+    reason = "SKILL_NOT_FOUND"
+
+
+class ArgumentsInvalid(MemoryOSError):
+    """The arguments break the skill's schema."""
+
+    code = Code.INVALID_ARGUMENT
+    reason = "ARGUMENTS_INVALID"
+
+    @classmethod
+    def of(cls, violations: Sequence[tuple[str, str]]) -> ArgumentsInvalid:
+        """Give the error of (pointer, expectation) pairs, which never hold a value."""
+        return cls(violations=tuple(FieldViolation(f"arguments_json{pointer}", text) for pointer, text in violations))
+
+
+class CallDigestMismatch(MemoryOSError):
+    """The same request_id came with another skill or other arguments."""
+
+    code = Code.ABORTED
+    reason = "CALL_DIGEST_MISMATCH"
+
+
+class CallNotFound(MemoryOSError):
+    """No such call, or none that the caller may see."""
+
+    code = Code.NOT_FOUND
+    reason = "CALL_NOT_FOUND"
+
+
+class EpochFenced(MemoryOSError):
+    """The lease epoch given is older than one already seen for this call's task."""
+
+    code = Code.ABORTED
+    reason = "EPOCH_FENCED"
+
+
+class PolicyUnavailable(MemoryOSError):
+    """Policy did not answer: the call is refused."""
+
+    code = Code.UNAVAILABLE
+    reason = "POLICY_UNAVAILABLE"
+
+
+class SkillFileInvalid(Exception):
+    """A skill file cannot be registered; the gateway does not start."""
+
+    def __init__(self, file: str, pointer: str, text: str) -> None:
+        self.file = file
+        self.pointer = pointer
+        super().__init__(f"{file}: {pointer or '/'}: {text}")
