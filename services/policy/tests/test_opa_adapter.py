@@ -32,7 +32,9 @@ def section(port: int, timeout_s: float = 2.0) -> PolicySection:
 
 
 @asynccontextmanager
-async def opa_stub(handler: Callable[[web.Request], object], *, timeout_s: float = 2.0) -> AsyncIterator[OpaDecisionPoint]:
+async def opa_stub(
+    handler: Callable[[web.Request], object], *, timeout_s: float = 2.0
+) -> AsyncIterator[OpaDecisionPoint]:
     app = web.Application(client_max_size=10**8)
     app.router.add_route("*", "/{tail:.*}", handler)  # type: ignore[arg-type]
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -74,6 +76,11 @@ async def test_a_good_answer_is_believed() -> None:
     assert (verdict.effect, verdict.revision, verdict.approval) == (Effect.ALLOW, REVISION, None)
     review = await ask(changed(decision="manual_review", obligations=[APPROVAL]))
     assert review.approval == Approval("finance", 1, 900)
+
+
+def decided_by(*revisions: str) -> dict:
+    bundles = {f"bundle{number}": {"revision": revision} for number, revision in enumerate(revisions)}
+    return {**GOOD, "provenance": {"bundles": bundles}}
 
 
 HOSTILE = {
@@ -126,8 +133,8 @@ HOSTILE = {
         ]
     },
     "no provenance": ({"result": GOOD["result"]}, "revision"),
-    "two revisions": ({**GOOD, "provenance": {"bundles": {"a": {"revision": REVISION}, "b": {"revision": "c" * 64}}}}, "revision"),
-    "revision of another form": ({**GOOD, "provenance": {"bundles": {"a": {"revision": "v1"}}}}, "revision"),
+    "two revisions": (decided_by(REVISION, "c" * 64), "revision"),
+    "revision of another form": (decided_by("v1"), "revision"),
     "no bundle time": (changed(confirm_time=""), "confirm_time"),
     "local time": (changed(confirm_time="2026-01-01T00:00:00"), "confirm_time"),
 }  # fmt: skip

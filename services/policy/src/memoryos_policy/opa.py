@@ -107,14 +107,17 @@ def _main() -> None:
     parser.add_argument("--token-file", type=Path, required=True, help="made when absent; policy reads the same file")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default=HOST)
-    parser.add_argument("--bundle-dir", type=Path, default=default_bundle_dir(), help="default: the rules of this package")
+    parser.add_argument(
+        "--bundle-dir", type=Path, default=default_bundle_dir(), help="default: the rules of this package"
+    )
+    parser.add_argument("--without-bundle", action="store_true", help="serve no rules: every call is then denied")
     given = parser.parse_args()
     setup = OpaSetup(
         binary=given.binary,
         run_dir=given.run_dir,
         token_file=given.token_file,
         port=given.port,
-        bundle_dir=given.bundle_dir,
+        bundle_dir=None if given.without_bundle else given.bundle_dir,
         host=given.host,
     )
     arguments = prepare(setup, SystemClock())

@@ -55,7 +55,7 @@ class OpaDecisionPoint:
 
     async def start(self) -> None:
         """Open the connection pool; OPA need not be up yet."""
-        await self._client._init_session()  # noqa: SLF001 - what the client's own __aenter__ does
+        await self._client._init_session()
 
     async def close(self) -> None:
         """Close all connections."""
