@@ -1,0 +1,3 @@
+"""Fixtures for every package: real servers on free ports, in folders of their own."""
+
+pytest_plugins = ("memoryos_testing.postgres",)

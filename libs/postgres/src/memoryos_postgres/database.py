@@ -1,0 +1,136 @@
+"""Database: a pool for one role, and the three kinds of transaction.
+
+- `scoped(scope)`: tenant, principals, user and clearance are set; the normal kind.
+- `tenant(name)`: only the tenant is set: workers that act for one tenant. Rows
+  guarded by principals stay out of reach.
+- `unscoped()`: nothing is set; every row guarded by tenant raises `ScopeMissing`.
+  For queue tables without content.
+
+The settings end with the transaction; what a reused connection finds is empty,
+and the SQL functions raise on empty as on unset.
+"""
+
+import asyncio
+import select
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Final, Self
+
+import psycopg
+from memoryos_core.scope import Scope
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+
+from memoryos_postgres.config import PostgresSection
+from memoryos_postgres.errors import translated
+from memoryos_postgres.transaction import Row, Statement, Tx
+
+_SET_TENANT: Final = "SELECT set_config('memoryos.tenant', %s, true)"
+_SET_SCOPE: Final = (
+    "SELECT set_config('memoryos.tenant', %s, true), set_config('memoryos.principals', %s, true),"
+    " set_config('memoryos.user', %s, true), set_config('memoryos.clearance', %s, true)"
+)
+_ROLLBACK_TIMEOUT_S: Final = 2.0
+
+
+class Database:
+    """The database as one role sees it. `async with Database(section, role) as db`, or `open` and `close`."""
+
+    def __init__(self, section: PostgresSection, role: str) -> None:
+        self._acquire_timeout_s = section.acquire_timeout_s
+        options = {
+            "statement_timeout": f"{section.statement_timeout_s:g}s",
+            "idle_in_transaction_session_timeout": f"{section.idle_in_transaction_timeout_s:g}s",
+            "timezone": "UTC",
+        }
+        self._pool: AsyncConnectionPool[AsyncConnection[Row]] = AsyncConnectionPool(
+            section.dsn(role),
+            connection_class=AsyncConnection[Row],
+            kwargs={
+                "autocommit": True,  # Tx says BEGIN itself
+                "row_factory": dict_row,
+                "prepare_threshold": 0,  # every statement is one of ours and comes again
+                "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
+                "connect_timeout": 5,
+            },
+            min_size=section.pool_size,
+            max_size=section.pool_size,
+            check=_check_alive,
+            open=False,
+            name=role,
+        )
+
+    async def open(self) -> None:
+        """Connect; raises DatabaseUnavailable when the server does not answer in time."""
+        with translated():
+            await self._pool.open(wait=True, timeout=self._acquire_timeout_s)
+
+    async def close(self) -> None:
+        """Disconnect; transactions still open are rolled back by the server."""
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def scoped(self, scope: Scope) -> AsyncIterator[Tx]:
+        """A transaction in which tables show what `scope` may see; committed unless the block raises."""
+        params = (scope.tenant, array_literal(scope.principals), scope.user, str(scope.clearance))
+        async with self._transaction((_SET_SCOPE, params)) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def tenant(self, tenant: str) -> AsyncIterator[Tx]:
+        """A transaction of one tenant without a reader; committed unless the block raises."""
+        async with self._transaction((_SET_TENANT, (tenant,))) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def unscoped(self) -> AsyncIterator[Tx]:
+        """A transaction that reaches content-free tables only; committed unless the block raises."""
+        async with self._transaction(None) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def _transaction(self, prelude: Statement | None) -> AsyncIterator[Tx]:
+        with translated():
+            connection = await self._pool.getconn(self._acquire_timeout_s)
+        tx = Tx(connection, prelude)
+        try:
+            yield tx
+            await tx._commit()
+        except BaseException:
+            await _give_up(tx, connection)
+            raise
+        finally:
+            await self._pool.putconn(connection)
+
+
+async def _give_up(tx: Tx, connection: AsyncConnection[Row]) -> None:
+    """Roll back; a connection that cannot do so in time is closed, and the server rolls back."""
+    try:
+        await asyncio.wait_for(tx._rollback(), _ROLLBACK_TIMEOUT_S)
+    except (psycopg.Error, TimeoutError):
+        await connection.close()
+
+
+async def _check_alive(connection: AsyncConnection[Row]) -> None:
+    """Find out without a round trip whether the server hung up: an idle connection has nothing to read."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
+
+
+def array_literal(values: tuple[str, ...]) -> str:
+    """The text form of a text[], as PostgreSQL reads it."""
+    quoted = ('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
+    return "{" + ",".join(quoted) + "}"

@@ -1,0 +1,171 @@
+"""Data keys in core.data_keys: wrapped by the epoch key, cached for a minute, gone with their row.
+
+The cache only ever holds committed keys: a key made in a transaction that is
+rolled back must not seal anything afterwards. Until the commit it lives in the
+transaction (`tx.local`).
+"""
+
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar, Final
+
+from memoryos_core.clock import Clock, SystemClock
+from memoryos_core.config import ConfigPath, Section
+from memoryos_core.errors import SealedKeyUnavailable
+from memoryos_core.sealing import DataKey, TenantKeys, aad, mac, open_sealed, seal
+
+from memoryos_postgres.transaction import Tx
+
+_ROOT: Final = "root"
+CACHED_KEYS_MAX: Final = 20_000  # about 10 MB
+CACHE_TTL_S: Final = 60.0
+"""How long another process may still hold a destroyed key."""
+
+_BY_SUBJECT = "SELECT key_id, wrapped FROM core.data_keys WHERE tenant = %s AND subject_hmac = %s"
+_BY_IDS = "SELECT key_id, wrapped FROM core.data_keys WHERE tenant = %s AND key_id = ANY(%s)"
+_INSERT = (
+    "INSERT INTO core.data_keys (tenant, key_id, subject_hmac, wrapped, epoch_id) VALUES (%s, %s, %s, %s, %s)"
+    " ON CONFLICT (tenant, subject_hmac) DO NOTHING"
+)
+
+
+class SealingSection(Section):
+    """The epoch key that wraps all data keys. Back the file up apart from the database."""
+
+    section: ClassVar[str] = "sealing"
+
+    epoch_key_file: ConfigPath
+
+
+class EpochKeyInvalid(ValueError):
+    """The epoch key file is not one line of 32 + 64 hex digits, or others can read it."""
+
+
+def create_epoch_key(path: Path) -> None:
+    """Make a new epoch key in `path` (mode 0600) unless there is one; complete on disk before it has its name."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    key = DataKey.generate()
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"{key.key_id.hex()}:{key.key.hex()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()
+
+
+def load_epoch_key(path: Path) -> DataKey:
+    """The epoch key in `path`."""
+    key_id, _, key = path.read_text(encoding="ascii").strip().partition(":")
+    if path.stat().st_mode & 0o077 or len(key_id) != 32 or len(key) != 64:
+        raise EpochKeyInvalid(EpochKeyInvalid.__doc__)
+    return DataKey(bytes.fromhex(key_id), bytes.fromhex(key))
+
+
+class PostgresKeyRing:
+    """memoryos_core.sealing.KeyRing on core.data_keys; the transaction must be of the tenant asked for."""
+
+    def __init__(self, epoch_key: DataKey, clock: Clock | None = None) -> None:
+        self._epoch = epoch_key
+        self._clock = clock or SystemClock()
+        self._keys: OrderedDict[tuple[str, str | bytes], tuple[float, DataKey]] = OrderedDict()
+        self._derived: dict[bytes, TenantKeys] = {}
+
+    async def subject_key(self, tx: Tx, tenant: str, subject: str) -> DataKey:
+        """The key that seals what concerns `subject`; made on first use, the same for all racing callers."""
+        name = mac((await self.tenant_keys(tx, tenant)).subjects, subject)
+        return await self._named(tx, tenant, name)
+
+    async def subject_keys(self, tx: Tx, tenant: str, subjects: Iterable[str]) -> dict[str, DataKey]:
+        """The keys of several subjects; missing ones are made in one order everywhere, so that writers cannot lock
+        each other out."""
+        own = (await self.tenant_keys(tx, tenant)).subjects
+        names = {mac(own, subject): subject for subject in subjects}
+        return {names[name]: await self._named(tx, tenant, name) for name in sorted(names)}
+
+    async def by_id(self, tx: Tx, tenant: str, key_id: bytes) -> DataKey:
+        """The key of that id; SealedKeyUnavailable once it is destroyed."""
+        found = await self.by_ids(tx, tenant, [key_id])
+        if key_id not in found:
+            raise SealedKeyUnavailable
+        return found[key_id]
+
+    async def by_ids(self, tx: Tx, tenant: str, key_ids: Iterable[bytes]) -> dict[bytes, DataKey]:
+        """The keys of those ids in at most one query; destroyed ones are left out."""
+        found: dict[bytes, DataKey] = {}
+        missing: list[bytes] = []
+        for key_id in set(key_ids):
+            key = self._cached(tx, tenant, key_id)
+            if key is None:
+                missing.append(key_id)
+            else:
+                found[key_id] = key
+        if missing:
+            for row in await tx.fetch_all(_BY_IDS, (tenant, missing)):
+                key = self._unwrap(tenant, row["key_id"], row["wrapped"])
+                found[key.key_id] = key
+                self._remember(tx, tenant, key.key_id, key)
+        return found
+
+    async def tenant_keys(self, tx: Tx, tenant: str) -> TenantKeys:
+        """The derived keys of the tenant; its root is made on first use."""
+        root = await self._named(tx, tenant, _ROOT)
+        keys = self._derived.get(root.key_id)
+        if keys is None:
+            if len(self._derived) >= CACHED_KEYS_MAX:
+                self._derived.clear()
+            keys = self._derived[root.key_id] = TenantKeys.of(root)
+        return keys
+
+    async def _named(self, tx: Tx, tenant: str, name: str) -> DataKey:
+        cached = self._cached(tx, tenant, name)
+        if cached is not None:
+            return cached
+        row = await tx.fetch_one(_BY_SUBJECT, (tenant, name))
+        if row is None:
+            key = DataKey.generate()
+            wrapped = seal(self._epoch, key.key, _place(tenant, key.key_id))
+            # A second maker waits here until the first has committed (and then reads its key) or given up.
+            await tx.execute(_INSERT, (tenant, key.key_id, name, wrapped, self._epoch.key_id.hex()))
+            row = await tx.fetch_one(_BY_SUBJECT, (tenant, name))
+            if row is None:
+                raise SealedKeyUnavailable
+        key = self._unwrap(tenant, row["key_id"], row["wrapped"])
+        self._remember(tx, tenant, name, key)
+        self._remember(tx, tenant, key.key_id, key)
+        return key
+
+    def _cached(self, tx: Tx, tenant: str, name: str | bytes) -> DataKey | None:
+        entry = self._keys.get((tenant, name))
+        if entry is not None and entry[0] > self._clock.monotonic():
+            self._keys.move_to_end((tenant, name))
+            return entry[1]
+        fresh: dict[tuple[str, str | bytes], DataKey] = tx.local.get("keyring", {})
+        return fresh.get((tenant, name))
+
+    def _remember(self, tx: Tx, tenant: str, name: str | bytes, key: DataKey) -> None:
+        tx.local.setdefault("keyring", {})[(tenant, name)] = key
+        expires = self._clock.monotonic() + CACHE_TTL_S
+
+        def keep() -> None:
+            self._keys[(tenant, name)] = (expires, key)
+            self._keys.move_to_end((tenant, name))
+            while len(self._keys) > CACHED_KEYS_MAX:
+                self._keys.popitem(last=False)
+
+        tx.on_commit(keep)
+
+    def _unwrap(self, tenant: str, key_id: bytes, wrapped: bytes) -> DataKey:
+        return DataKey(key_id, open_sealed(self._epoch, wrapped, _place(tenant, key_id)))
+
+
+def _place(tenant: str, key_id: bytes) -> bytes:
+    return aad(tenant, "core.data_keys.wrapped", key_id.hex())
