@@ -1,0 +1,1 @@
+"""Adapters of VectorIndex; only composition roots and storage adapters build them."""

@@ -1,0 +1,44 @@
+"""pgvector's halfvec on the wire, in binary, without asking the server for its type number.
+
+Form (halfvec_send): int16 length, int16 zero, then that many big-endian fp16.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg.adapt import Buffer, Dumper
+from psycopg.pq import Format
+
+from memoryos_vectors.ports import Vector
+
+
+class HalfVec:
+    """A vector as a parameter of type halfvec; its cast in the statement tells the server the type."""
+
+    __slots__ = ("wire",)
+
+    def __init__(self, vector: Vector) -> None:
+        self.wire = struct.pack(">hh", vector.shape[0], 0) + vector.astype(">f2").tobytes()
+
+
+class _HalfVecDumper(Dumper):
+    format = Format.BINARY
+    oid = 0  # unknown: taken from the cast, or from the column in a COPY
+
+    def dump(self, obj: Any) -> Buffer:
+        wire: bytes = obj.wire
+        return wire
+
+
+def read_halfvec(wire: bytes) -> Vector:
+    """Give the vector of a halfvec column fetched in binary."""
+    vector: Vector = np.frombuffer(wire, dtype=">f2", offset=4).astype(np.float32)
+    return vector
+
+
+# Connections copy the global map when they are made; every pool is opened after its imports.
+psycopg.adapters.register_dumper(HalfVec, _HalfVecDumper)
