@@ -1,0 +1,1 @@
+"""`mos up`: every process of Memory OS as a supervised direct child."""
