@@ -1,0 +1,65 @@
+"""The one table of all RPCs: who may call each, and which a client may retry.
+
+A server refuses to start when a method of its services is missing here, and a
+test goes through all protos (FAULTS A8: unlisted is not allowed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class MethodRule:
+    """Who may call a method.
+
+    `roles`: the subject needs at least one. `services`: None, or the only
+    services that may call, each with its own service token. `safe`: sending it
+    again cannot do anything twice, so clients may retry UNAVAILABLE.
+    """
+
+    roles: frozenset[str]
+    services: frozenset[str] | None = None
+    safe: bool = False
+
+
+_DATA: Final = frozenset({"user", "agent", "tenant-admin"})
+_WORK: Final = frozenset({"user", "agent"})
+_REVIEW_READERS: Final = frozenset({"reviewer", "user", "agent", "auditor"})
+_DECISION_READERS: Final = frozenset({"auditor", "tenant-admin", "user", "agent"})
+_DECIDERS: Final = frozenset({"tool-gateway", "memoryfs", "harness"})
+
+# Writes are safe where their request_id makes the second one give the first one's answer.
+METHOD_RULES: Final[dict[str, MethodRule]] = {
+    "/memoryos.memoryfs.v1.MemoryFS/Write": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Read": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Get": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/List": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Forget": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Restore": MethodRule(_DATA, safe=True),
+    # A decision has no effect but its log.
+    "/memoryos.policy.v1.Policy/Decide": MethodRule(_DATA, services=_DECIDERS, safe=True),
+    "/memoryos.policy.v1.Policy/BatchDecide": MethodRule(_DATA, services=_DECIDERS, safe=True),
+    "/memoryos.policy.v1.Policy/GetDecision": MethodRule(_DECISION_READERS, safe=True),
+    "/memoryos.policy.v1.Policy/ListDecisions": MethodRule(_DECISION_READERS, safe=True),
+    # The call id makes it idempotent.
+    "/memoryos.policy.v1.Reviews/OpenReview": MethodRule(_WORK, services=frozenset({"tool-gateway"}), safe=True),
+    "/memoryos.policy.v1.Reviews/ListReviews": MethodRule(_REVIEW_READERS, safe=True),
+    "/memoryos.policy.v1.Reviews/GetReview": MethodRule(_REVIEW_READERS, safe=True),
+    "/memoryos.policy.v1.Reviews/ResolveReview": MethodRule(frozenset({"reviewer"}), safe=True),
+    "/memoryos.toolgateway.v1.ToolGateway/ListSkills": MethodRule(_WORK, safe=True),
+    "/memoryos.toolgateway.v1.ToolGateway/GetSkill": MethodRule(_WORK, safe=True),
+    # Never retried below its caller: only the holder of the request_id knows what it asks (I5).
+    "/memoryos.toolgateway.v1.ToolGateway/CallSkill": MethodRule(_WORK),
+    "/memoryos.toolgateway.v1.ToolGateway/GetCall": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Sessions/CreateSession": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Sessions/GetSession": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Sessions/AppendMessages": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Sessions/ListMessages": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/SubmitTask": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/GetTask": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/WatchTask": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/CancelTask": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/ListSteps": MethodRule(_WORK, safe=True),
+}

@@ -1,0 +1,1 @@
+"""Field rules of the protos, compiled to closures per message type."""
