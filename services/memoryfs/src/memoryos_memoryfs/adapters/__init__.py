@@ -1,0 +1,1 @@
+"""Storage behind the ports."""

@@ -1,0 +1,1 @@
+"""Rules of memory without I/O."""

@@ -1,0 +1,127 @@
+"""Search tokens of a text, for the lexical arm: the same function makes those of items and of queries.
+
+- Folding: NFKC and case folding; accents of Latin, Greek and Cyrillic letters
+  are dropped. Full-width letters, half-width kana and `é` in either spelling
+  all meet.
+- English words are stemmed (Snowball); stop words are dropped unless the text
+  has nothing else.
+- Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese have no dictionary
+  here: a run of such characters gives its pairs, a single one gives itself.
+- Identifiers (`WR-1024`, `mem_01J…`, `10.4/7-B`, `a@b.example`) are kept whole
+  as well as in parts, so each can be found exactly.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+import Stemmer
+
+CHARS_MAX: Final = 100_000
+"""Characters read of a text: an item is at most 100 kB."""
+DISTINCT_MAX: Final = 8_192
+"""Distinct tokens kept of a text, first come first kept; 100 kB of prose has fewer."""
+QUERY_DISTINCT_MAX: Final = 256
+"""Distinct tokens of a query; a query is at most 8 kB and its rare words decide."""
+TOKEN_CHARS_MAX: Final = 128
+"""Longer words and identifiers (base64, hashes) are cut to this."""
+COUNT_MAX: Final = 32_767
+
+# Scripts written without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han, Hangul.
+_SPACELESS: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\U00020000-\U0003ffff"
+)
+_JOINED: Final = re.compile(rf"[^\W{_SPACELESS}]+(?:['’._/:@#+-]+[^\W{_SPACELESS}]+)*|[{_SPACELESS}]+")
+_PARTS: Final = re.compile(r"[^\W_]+")
+_SPACELESS_RUN: Final = re.compile(rf"[{_SPACELESS}]+")
+_ENGLISH: Final = re.compile(r"[a-z]+")
+_POSSESSIVE: Final = re.compile(r"['’](?:s|m|d|t|ll|re|ve)\b")
+_ACCENTED: Final = ("LATIN", "GREEK", "CYRILLIC")
+
+STOP_WORDS: Final = frozenset(
+    (
+        "a an and are as at be been being but by can could did do does for from had has have he her him his how i if in"
+        " into is it its just me my of on or our she so than that the their them then there these they this those to"
+        " was we were what when where which who whom why will with would you your"
+    ).split()
+)
+_STEMMER: Final = Stemmer.Stemmer("english")
+
+
+def item_tokens(text: str) -> Mapping[str, int]:
+    """Give the tokens of an item's text and how often each occurs; at most `DISTINCT_MAX`."""
+    return _count(text, DISTINCT_MAX)
+
+
+def query_tokens(text: str) -> Mapping[str, int]:
+    """Give the tokens of a query, at most `QUERY_DISTINCT_MAX`; empty when the text has no letter or digit."""
+    return _count(text, QUERY_DISTINCT_MAX)
+
+
+def _count(text: str, distinct_max: int) -> Mapping[str, int]:
+    stops: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    for token, stop in _tokens(fold(text[:CHARS_MAX])):
+        chosen = stops if stop else kept
+        if token in chosen:
+            chosen[token] = min(chosen[token] + 1, COUNT_MAX)
+        elif len(chosen) < distinct_max:
+            chosen[token] = 1
+    return kept or stops
+
+
+def fold(text: str) -> str:
+    """Give the text as it is compared: NFKC, case-folded, without accents of alphabetic scripts."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    out: list[str] = []
+    for char in folded:
+        out.append(char if char.isascii() else _without_accent(char))
+    return "".join(out)
+
+
+@lru_cache(maxsize=4_096)
+def _without_accent(char: str) -> str:
+    if unicodedata.category(char) == "Cf":
+        return ""  # zero-width and direction marks do not split a word
+    base = unicodedata.normalize("NFD", char)
+    if len(base) > 1 and unicodedata.name(base[0], "").startswith(_ACCENTED):
+        return base[0]
+    return char
+
+
+def _tokens(folded: str) -> Iterator[tuple[str, bool]]:
+    """Give each token, and whether it is a stop word."""
+    for match in _JOINED.finditer(folded):
+        whole = match[0]
+        if _SPACELESS_RUN.match(whole):
+            yield from ((pair, False) for pair in _pairs(whole))
+            continue
+        whole = _POSSESSIVE.sub("", whole)
+        parts = _PARTS.findall(whole)
+        if len(parts) > 1 and any(char.isdigit() for char in whole):
+            yield whole[:TOKEN_CHARS_MAX], False
+        for part in parts:
+            yield _stem(part[:TOKEN_CHARS_MAX]), part in STOP_WORDS
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    for start in range(len(run) - 1):
+        yield run[start : start + 2]
+
+
+@lru_cache(maxsize=32_768)
+def _stem(word: str) -> str:
+    if not _ENGLISH.fullmatch(word):
+        return word
+    stem: str = _STEMMER.stemWord(word)
+    return stem

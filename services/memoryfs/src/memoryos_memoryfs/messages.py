@@ -1,0 +1,192 @@
+"""Protos to domain values and back. No rule lives here beyond the shape of the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.type.v1 import common_pb2
+from memoryos_core.canonical import canonical_json, parse_json
+from memoryos_core.errors import InvalidField
+
+from memoryos_memoryfs.domain.drafts import Draft
+from memoryos_memoryfs.domain.items import EventKey, Item, Origin, Source, Trust
+from memoryos_memoryfs.ports import ItemFilter, TimeRange
+
+ATTRIBUTES_BYTES_MAX: Final = 32_768
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MASKABLE: Final = frozenset(
+    {
+        "content",
+        "attributes_json",
+        "tags",
+        "user",
+        "readers",
+        "sensitivity",
+        "trust",
+        "source",
+        "origin",
+        "confidence",
+        "importance",
+        "valid_from",
+        "valid_to",
+        "expire_time",
+        "ttl",
+        "event_key",
+        "embedding",
+    }
+)
+"""Fields of WriteEntry that an update may name."""
+
+
+def instant(stamp: Timestamp, field: str) -> datetime:
+    """Give the instant of a Timestamp, truncated to microseconds; raises InvalidField outside years 1–9999."""
+    try:
+        if not 0 <= stamp.nanos < 1_000_000_000:
+            raise OverflowError
+        return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    except OverflowError:
+        raise InvalidField.of(field, "is no instant of the years 1 to 9999") from None
+
+
+def stamp_of(at: datetime) -> Timestamp:
+    """Give the Timestamp of an instant."""
+    since = at - _EPOCH
+    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
+
+
+def _ttl(duration: Duration, field: str) -> timedelta:
+    try:
+        return timedelta(seconds=duration.seconds, microseconds=duration.nanos // 1000)
+    except OverflowError:
+        raise InvalidField.of(field, "is too long") from None
+
+
+def _unique(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
+    """Give the draft of an entry; `field` is its name in the request, for errors."""
+    has = {descriptor.name for descriptor, _ in entry.ListFields()}
+    changes = has & _MASKABLE
+    if entry.HasField("update_mask"):
+        if not entry.id:
+            raise InvalidField.of(f"{field}.update_mask", "only with id")
+        unknown = set(entry.update_mask.paths) - _MASKABLE
+        if unknown:
+            raise InvalidField.of(f"{field}.update_mask", "names a field that an update cannot change")
+        changes = set(entry.update_mask.paths)
+        if "embedding" in has:
+            changes.add("embedding")
+    return Draft(
+        id=entry.id,
+        if_match=entry.if_match,
+        changes=frozenset(changes),
+        content=entry.content,
+        attributes=_attributes(entry.attributes_json, f"{field}.attributes_json"),
+        tags=_unique(entry.tags),
+        user=entry.user,
+        readers=_unique(entry.readers),
+        sensitivity=entry.sensitivity,
+        trust=Trust(entry.trust) if entry.trust else None,
+        source=_source(entry.source),
+        origin=Origin(entry.origin) if entry.origin else None,
+        confidence=entry.confidence if entry.HasField("confidence") else None,
+        importance=entry.importance if entry.HasField("importance") else None,
+        valid_from=instant(entry.valid_from, f"{field}.valid_from") if "valid_from" in has else None,
+        valid_to=instant(entry.valid_to, f"{field}.valid_to") if "valid_to" in has else None,
+        expire_time=instant(entry.expire_time, f"{field}.expire_time") if "expire_time" in has else None,
+        ttl=_ttl(entry.ttl, f"{field}.ttl") if "ttl" in has else None,
+        event_key=_event_key(entry.event_key) if "event_key" in has else None,
+        embedding_model=entry.embedding.model,
+        embedding=entry.embedding.values if "embedding" in has else None,
+    )
+
+
+def _attributes(raw: bytes, field: str) -> bytes:
+    if not raw:
+        return b""
+    return canonical_json(parse_json(raw, max_bytes=ATTRIBUTES_BYTES_MAX, field=field))
+
+
+def _event_key(key: item_pb2.EventKey) -> EventKey | None:
+    return EventKey(key.subject, key.scope, key.condition) if key.subject or key.scope or key.condition else None
+
+
+def _source(source: item_pb2.Source) -> Source:
+    """Give the source as stated; task and agent chain are the token's to say."""
+    return Source(
+        session_id=source.session_id,
+        message_ids=tuple(source.message_ids),
+        task_id=source.task_id,
+        call_id=source.call_id,
+        document=source.document,
+        page=source.page,
+    )
+
+
+def filter_of(message: memoryfs_pb2.Filter) -> ItemFilter:
+    """Give the conditions of a filter."""
+    return ItemFilter(
+        tags_all=_unique(message.tags_all),
+        tags_any=_unique(message.tags_any),
+        users=_unique(message.users),
+        valid_from=_range(message.valid_from, "filter.valid_from"),
+        create_time=_range(message.create_time, "filter.create_time"),
+        min_confidence=message.min_confidence if message.HasField("min_confidence") else None,
+    )
+
+
+def _range(message: common_pb2.TimeRange, field: str) -> TimeRange:
+    return TimeRange(
+        start=instant(message.start, f"{field}.start") if message.HasField("start") else None,
+        end=instant(message.end, f"{field}.end") if message.HasField("end") else None,
+    )
+
+
+def item_message(item: Item) -> item_pb2.Item:
+    """Give the message of an item."""
+    key, source = item.payload.event_key, item.payload.source
+    return item_pb2.Item(
+        id=item.id,
+        path=str(item.path),
+        content=item.payload.content,
+        attributes_json=item.payload.attributes,
+        tags=item.tags,
+        owner=item.owner,
+        user=item.user,
+        readers=item.readers,
+        sensitivity=item.sensitivity,
+        trust=item_pb2.Trust.ValueType(item.trust),
+        source=item_pb2.Source(
+            session_id=source.session_id,
+            message_ids=source.message_ids,
+            task_id=source.task_id,
+            call_id=source.call_id,
+            document=source.document,
+            page=source.page,
+            agent_chain=source.agent_chain,
+        ),
+        origin=item_pb2.Origin.ValueType(item.origin),
+        confidence=item.confidence,
+        importance=item.importance,
+        state=item_pb2.State.ValueType(item.state),
+        valid_from=stamp_of(item.valid_from),
+        valid_to=stamp_of(item.valid_to) if item.valid_to else None,
+        create_time=stamp_of(item.create_time),
+        update_time=stamp_of(item.update_time),
+        expire_time=stamp_of(item.expire_time) if item.expire_time else None,
+        tier=item_pb2.Tier.ValueType(item.tier),
+        revision=item.revision,
+        etag=item.etag,
+        derived_from=item.derived_from,
+        superseded_by=item.superseded_by,
+        event_key=item_pb2.EventKey(subject=key.subject, scope=key.scope, condition=key.condition) if key else None,
+        embedding_model=item.embedding_model,
+        embed_state=item_pb2.EmbedState.ValueType(item.embed_state),
+    )

@@ -1,0 +1,24 @@
+"""What every operation is given by the composition root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoryos_core.clock import Clock
+from memoryos_core.ids import IdSource
+from memoryos_models.ports import Embedder
+
+from memoryos_memoryfs.config import MemoryFSSection
+from memoryos_memoryfs.ports import ReadTrail, Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The adapters and settings of a running service."""
+
+    storage: Storage
+    trail: ReadTrail
+    embedder: Embedder
+    clock: Clock
+    ids: IdSource
+    section: MemoryFSSection

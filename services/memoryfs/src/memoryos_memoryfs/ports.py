@@ -1,0 +1,243 @@
+"""What the operations of MemoryFS ask of storage. Adapters live in adapters/.
+
+Every call happens inside a transaction of one `Scope` (I1): there is no way to
+begin one without tenant and reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from memoryos_core.paths import MemoryPath
+from memoryos_core.scope import Scope
+from numpy.typing import NDArray
+
+from memoryos_memoryfs.domain.items import Cause, Item, State
+
+Vector = NDArray[np.float32]
+"""A unit row that fp16 holds exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """Half-open; an absent bound is open."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFilter:
+    """Conditions that must all hold."""
+
+    tags_all: tuple[str, ...] = ()
+    tags_any: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    valid_from: TimeRange = TimeRange()
+    create_time: TimeRange = TimeRange()
+    min_confidence: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether it lets everything through."""
+        return self == NO_FILTER
+
+
+NO_FILTER = ItemFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """An item with what its index rows are made of. Only active items are indexed."""
+
+    item: Item
+    words: Mapping[str, int]
+    """Search tokens of the text and how often each occurs."""
+    vector: Vector | None
+    """None while it is PENDING."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revised:
+    """The next revision of an item, and the row it replaces."""
+
+    before: Item
+    after: Written
+    keep_vector: bool
+    """The words are the same: the vector of the row before serves the new revision too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What one arm says of one item; higher is better."""
+
+    id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAnswer:
+    """The best candidates of one arm, best first, ties by id."""
+
+    hits: Sequence[Scored]
+    complete: bool
+    """Every candidate that matches is in `hits`."""
+    exact: bool
+    """The order is that of comparing every readable candidate."""
+
+
+class AuditKind(StrEnum):
+    """Events of MemoryFS as auditors read them."""
+
+    READ = "MEMORY_READ"
+    WRITE = "MEMORY_WRITE"
+    FORGET = "MEMORY_FORGET"
+    RESTORE = "MEMORY_RESTORE"
+
+
+class Journal(Protocol):
+    """Idempotency and audit, in the transaction of what they record."""
+
+    async def replay(self, rpc: str, request_id: str, body: bytes) -> bytes | None:
+        """Give the answer that this request_id got before, None when it is new.
+
+        Waits for a concurrent call with the same id. Raises RequestIdReused when
+        it came with another body.
+        """
+
+    async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
+        """Keep the answer for 7 days."""
+
+    async def audit(self, kind: AuditKind, path: MemoryPath, ids: Sequence[str]) -> None:
+        """Record the call, one row for all its ids; it commits with the transaction or refuses it."""
+
+
+class ReadTrail(Protocol):
+    """Audit of reads: rows of concurrent calls share a commit, which each call awaits."""
+
+    async def record(self, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool) -> None:
+        """Record one call that gave out `ids`, or (`found` false) asked for them in vain.
+
+        Returns once it is committed; raises AuditUnavailable when it cannot be.
+        """
+
+
+class ItemStore(Protocol):
+    """The truth, under row-level security: what the caller may not read is not there."""
+
+    async def add(self, items: Sequence[Written]) -> None:
+        """Insert new items with their index rows."""
+
+    async def revise(self, items: Sequence[Revised]) -> None:
+        """Replace locked rows; each row before becomes history. Index rows follow the new state."""
+
+    async def find(self, ids: Sequence[str]) -> dict[str, Item]:
+        """Give those of `ids` that the caller may read, in any state."""
+
+    async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
+        """Give those of `ids` that the caller owns, locked in order of id until the transaction ends."""
+
+    async def set_state(self, items: Sequence[Item], state: State, cause: Cause) -> None:
+        """Move locked items into `state` (FORGOTTEN) or back to where they came from (Cause.RESTORE).
+
+        Index rows leave or come back in the same transaction; the revision stays.
+        """
+
+    async def newest(
+        self, path: MemoryPath, where: ItemFilter, state: State, *, before: tuple[datetime, str] | None, limit: int
+    ) -> list[Item]:
+        """Give the newest items at or below `path` in `state` after the position `before`, unexpired, newest first.
+
+        Only readable ones; their clearance is left to the caller of this port.
+        """
+
+
+class RecallIndex(Protocol):
+    """Both arms of recall. Their answers are candidates: only the truth says what is readable."""
+
+    async def dense(self, within: Candidates, query: Vector, limit: int) -> ArmAnswer:
+        """Give the nearest items by cosine similarity among `within`."""
+
+    async def lexical(self, within: Candidates, words: Sequence[str], limit: int) -> ArmAnswer:
+        """Give the items that hold most of `words`, rare ones counting more (BM25), among `within`."""
+
+    async def within(self, path: MemoryPath, where: ItemFilter) -> Candidates:
+        """Give the candidates at or below `path`; a filter is applied before any arm is asked."""
+
+    async def readable(self, path: MemoryPath, where: ItemFilter) -> Candidates:
+        """Give exactly the items that may be served, by the truth; costs as many rows as match."""
+
+    async def pending(self, path: MemoryPath) -> bool:
+        """Tell whether an item at or below `path` has no vector yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Where an arm may look: the caller's principals and the places, or an explicit set of items."""
+
+    scope: Scope
+    reader_ids: tuple[int, ...]
+    path_ids: tuple[int, ...]
+    ids: tuple[str, ...] | None
+    """None: every item of the places; else only these."""
+
+
+class Work(Protocol):
+    """One transaction of one caller."""
+
+    @property
+    def items(self) -> ItemStore:
+        """The truth."""
+
+    @property
+    def index(self) -> RecallIndex:
+        """The index tables."""
+
+    @property
+    def journal(self) -> Journal:
+        """Idempotency and audit."""
+
+
+class Storage(Protocol):
+    """Begins transactions."""
+
+    async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str]) -> None:
+        """Make sure that path and principals have their numbers, in a transaction of its own.
+
+        So a Write never waits for another one that names the same new path.
+        """
+
+    async def page_secret(self, scope: Scope) -> bytes:
+        """Give the tenant's key for page tokens."""
+
+    def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
+        """Begin; commit at the end of the block, roll back on any exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueEmbed:
+    """An item that waits for its vector, and the principal as which the worker reads it."""
+
+    tenant: str
+    item_id: str
+    owner: str
+    attempts: int
+
+
+class EmbedQueue(Protocol):
+    """The content-free due queue of items without a vector."""
+
+    async def due(self, limit: int) -> list[DueEmbed]:
+        """Give the rows that are due, oldest first, across tenants; names only."""
+
+    async def embed(self, rows: Sequence[DueEmbed], scope: Scope, vectors: Mapping[str, Vector], model: str) -> None:
+        """Keep the vectors of those items that are still pending in that text, and take them off the queue."""
+
+    async def put_off(self, rows: Sequence[DueEmbed], *, delay_s: float, reason: str, attempts_max: int) -> int:
+        """Try again later; give the number of rows given up after `attempts_max` tries."""

@@ -1,0 +1,219 @@
+-- name: intern_principals
+INSERT INTO memoryfs.principals (tenant, name)
+SELECT %(tenant)s, name FROM unnest(%(names)s::text[]) AS wanted (name) ORDER BY name
+ON CONFLICT (tenant, name) DO NOTHING;
+
+-- name: principals_by_name
+SELECT id, name FROM memoryfs.principals WHERE tenant = %(tenant)s AND name = ANY (%(names)s::text[]);
+
+-- name: principals_by_id
+SELECT id, name FROM memoryfs.principals WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::int4[]);
+
+-- name: intern_path
+INSERT INTO memoryfs.paths (tenant, key) VALUES (%(tenant)s, %(key)s) ON CONFLICT (tenant, key) DO NOTHING;
+
+-- name: path_by_key
+SELECT id FROM memoryfs.paths WHERE tenant = %(tenant)s AND key = %(key)s;
+
+-- name: place
+-- The caller's numbers, the places at or below a path, and whether an item there still lacks its vector.
+WITH places AS MATERIALIZED (
+    SELECT id FROM memoryfs.paths WHERE tenant = %(tenant)s AND key >= %(start)s AND key < %(end)s
+)
+SELECT memoryfs.reader_ids() AS reader_ids,
+    ARRAY(SELECT id FROM places) AS path_ids,
+    EXISTS (
+        SELECT 1 FROM memoryfs.items
+        WHERE tenant = %(tenant)s AND embed_state = 2 AND state = 2 AND path_id IN (SELECT id FROM places)
+    ) AS pending;
+
+-- name: insert_items
+INSERT INTO memoryfs.items (
+    tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin,
+    confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier, revision,
+    etag, derived_from, superseded_by, embedding_model, embed_state, actor, cause, trace_id
+)
+SELECT %(tenant)s, id, path_id, sealed, event_key_hash, tags::text[], owner, user_label, acl::int4[], sensitivity,
+    trust, origin, confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier,
+    revision, etag, derived_from::text[], superseded_by, embedding_model, embed_state,
+    %(actor)s, %(cause)s, %(trace_id)s
+FROM unnest(
+    %(id)s::text[], %(path_id)s::int4[], %(sealed)b::bytea[], %(event_key_hash)b::bytea[], %(tags)s::text[],
+    %(owner)s::int4[], %(user_label)s::text[], %(acl)s::text[], %(sensitivity)s::int2[], %(trust)s::int2[],
+    %(origin)s::int2[], %(confidence)s::float8[], %(importance)s::float8[], %(state)s::int2[],
+    %(valid_from)s::timestamptz[], %(valid_to)s::timestamptz[], %(create_time)s::timestamptz[],
+    %(update_time)s::timestamptz[], %(expire_time)s::timestamptz[], %(tier)s::int2[], %(revision)s::int8[],
+    %(etag)s::text[], %(derived_from)s::text[], %(superseded_by)s::text[], %(embedding_model)s::text[],
+    %(embed_state)s::int2[]
+) AS fresh (
+    id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin, confidence,
+    importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+    derived_from, superseded_by, embedding_model, embed_state
+);
+
+-- name: keep_revisions
+INSERT INTO memoryfs.item_revisions
+SELECT i.*, %(now)s FROM memoryfs.items i WHERE i.tenant = %(tenant)s AND i.id = ANY (%(ids)s::text[]);
+
+-- name: update_items
+UPDATE memoryfs.items AS i SET
+    sealed = n.sealed, event_key_hash = n.event_key_hash, tags = n.tags::text[], user_label = n.user_label,
+    acl = n.acl::int4[], sensitivity = n.sensitivity, trust = n.trust, origin = n.origin, confidence = n.confidence,
+    importance = n.importance, state = n.state, valid_from = n.valid_from, valid_to = n.valid_to,
+    update_time = n.update_time, expire_time = n.expire_time, revision = n.revision, etag = n.etag,
+    embedding_model = n.embedding_model, embed_state = n.embed_state,
+    actor = %(actor)s, cause = %(cause)s, trace_id = %(trace_id)s
+FROM unnest(
+    %(id)s::text[], %(sealed)b::bytea[], %(event_key_hash)b::bytea[], %(tags)s::text[], %(user_label)s::text[],
+    %(acl)s::text[], %(sensitivity)s::int2[], %(trust)s::int2[], %(origin)s::int2[], %(confidence)s::float8[],
+    %(importance)s::float8[], %(state)s::int2[], %(valid_from)s::timestamptz[], %(valid_to)s::timestamptz[],
+    %(update_time)s::timestamptz[], %(expire_time)s::timestamptz[], %(revision)s::int8[], %(etag)s::text[],
+    %(embedding_model)s::text[], %(embed_state)s::int2[]
+) AS n (
+    id, sealed, event_key_hash, tags, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+    valid_from, valid_to, update_time, expire_time, revision, etag, embedding_model, embed_state
+)
+WHERE i.tenant = %(tenant)s AND i.id = n.id;
+
+-- name: find_items
+SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+    superseded_by, embedding_model, embed_state
+FROM memoryfs.items
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: lock_items
+SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+    superseded_by, embedding_model, embed_state
+FROM memoryfs.items
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
+ORDER BY id
+FOR UPDATE;
+
+-- name: newest_ids
+-- Walks the tenant's active items from the newest on, in the index alone.
+SELECT item_id, create_time
+FROM memoryfs.item_tokens
+WHERE tenant = %(tenant)s
+    AND acl && %(reader_ids)s::int4[]
+    AND path_id = ANY (%(path_ids)s::int4[])
+    AND (create_time, item_id) < (%(before_time)s, %(before_id)s)
+ORDER BY create_time DESC, item_id DESC
+LIMIT %(limit)s;
+
+-- name: matching_ids
+-- By the truth: readable (row-level security), in this state, served now, below the clearance, under all conditions.
+SELECT id
+FROM memoryfs.items
+WHERE tenant = %(tenant)s
+    AND path_id = ANY (%(path_ids)s::int4[])
+    AND state = %(state)s
+    AND (%(owner)s::int4 IS NULL OR owner = %(owner)s::int4)
+    AND (expire_time IS NULL OR expire_time > %(now)s)
+    AND sensitivity <= %(clearance)s
+    AND tags @> %(tags_all)s::text[]
+    AND (%(tags_any)s::text[] = '{}' OR tags && %(tags_any)s::text[])
+    AND (%(users)s::text[] = '{}' OR user_label = ANY (%(users)s::text[]))
+    AND valid_from >= %(valid_from_start)s AND valid_from < %(valid_from_end)s
+    AND create_time >= %(create_time_start)s AND create_time < %(create_time_end)s
+    AND confidence >= %(min_confidence)s
+    AND (create_time, id) < (%(before_time)s, %(before_id)s)
+ORDER BY create_time DESC, id DESC
+LIMIT %(limit)s;
+
+-- name: forget_items
+UPDATE memoryfs.items SET forgotten_from = state, state = 4
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: restore_items
+UPDATE memoryfs.items SET state = forgotten_from, forgotten_from = NULL
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: note_changes
+INSERT INTO memoryfs.item_changes (tenant, item_id, change_time, from_state, to_state, actor, cause, trace_id)
+SELECT %(tenant)s, c.id, clock_timestamp(), c.from_state, c.to_state, %(actor)s, %(cause)s, %(trace_id)s
+FROM unnest(%(ids)s::text[], %(from_states)s::int2[], %(to_states)s::int2[]) AS c (id, from_state, to_state);
+
+-- name: copy_tokens
+COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, counts, length)
+FROM STDIN (FORMAT binary);
+
+-- name: insert_tokens
+INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, counts, length)
+VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)b::int4[], %(create_time)s, %(hashes)b::int8[], %(counts)b::int2[],
+    %(length)s);
+
+-- name: delete_tokens
+DELETE FROM memoryfs.item_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
+
+-- name: park_vectors
+INSERT INTO memoryfs.parked_vectors (tenant, item_id, model_id, vec)
+SELECT tenant, item_id, model_id, vec FROM memoryfs.item_vectors
+WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[])
+ON CONFLICT (tenant, item_id, model_id) DO UPDATE SET vec = excluded.vec;
+
+-- name: park_vector
+INSERT INTO memoryfs.parked_vectors (tenant, item_id, model_id, vec)
+VALUES (%(tenant)s, %(item_id)s, %(model_id)s, %(vec)s)
+ON CONFLICT (tenant, item_id, model_id) DO UPDATE SET vec = excluded.vec;
+
+-- name: parked_vectors
+SELECT item_id, model_id, vec FROM memoryfs.parked_vectors
+WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
+
+-- name: unpark_vectors
+DELETE FROM memoryfs.parked_vectors WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
+
+-- name: lexical_stats
+SELECT count(*) AS documents, coalesce(avg(length), 1)::float8 AS length_mean
+FROM memoryfs.item_tokens
+WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/;
+
+-- name: lexical
+-- How often each asked word occurs in every candidate that holds one of them.
+SELECT item_id, length,
+    ARRAY(
+        SELECT coalesce(counts[array_position(hashes, asked)], 0) FROM unnest(%(hashes)s::int8[]) AS word (asked)
+    )::int2[] AS counts
+FROM memoryfs.item_tokens
+WHERE tenant = %(tenant)s
+    AND hashes && %(hashes)s::int8[]
+    AND acl && %(reader_ids)s::int4[]
+    AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
+LIMIT %(limit)s;
+
+-- name: enqueue_embeds
+INSERT INTO memoryfs.item_embeds (tenant, item_id, owner, due_time)
+SELECT %(tenant)s, e.id, e.owner, clock_timestamp() FROM unnest(%(ids)s::text[], %(owners)s::text[]) AS e (id, owner)
+ON CONFLICT (tenant, item_id) DO UPDATE
+    SET attempts = 0, due_time = excluded.due_time, failed_time = NULL, last_reason = '';
+
+-- name: dequeue_embeds
+DELETE FROM memoryfs.item_embeds WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
+
+-- name: due_embeds
+SELECT tenant, item_id, owner, attempts FROM memoryfs.item_embeds
+WHERE failed_time IS NULL AND due_time <= clock_timestamp()
+ORDER BY due_time
+LIMIT %(limit)s;
+
+-- name: put_off_embeds
+UPDATE memoryfs.item_embeds SET
+    attempts = attempts + 1,
+    last_reason = %(reason)s,
+    due_time = clock_timestamp() + make_interval(secs => %(delay_s)s * power(2, least(attempts, 10))),
+    failed_time = CASE WHEN attempts + 1 >= %(attempts_max)s THEN clock_timestamp() END
+WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[])
+RETURNING failed_time IS NOT NULL AS failed;
+
+-- name: embedded_items
+UPDATE memoryfs.items SET embed_state = 1, embedding_model = %(model_id)s
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: note_access
+INSERT INTO memoryfs.item_access (tenant, item_id, hits, last_time)
+SELECT %(tenant)s, a.id, a.hits, clock_timestamp() FROM unnest(%(ids)s::text[], %(hits)s::int8[]) AS a (id, hits)
+ORDER BY a.id
+ON CONFLICT (tenant, item_id) DO UPDATE
+    SET hits = memoryfs.item_access.hits + excluded.hits, last_time = excluded.last_time;
