@@ -1,12 +1,12 @@
 """Python client of Memory OS.
 
-async with MemoryOS(Addresses.load(file), token) as mos:
-    fs = mos.fs
+async with connect(token=token, memoryfs="127.0.0.1:8401") as client:
+    fs = client.memory
     await fs.write("/tenants/acme/memory/episodic", content="…", meta={"user": "user_123", "time": "2025-07-01"})
     hits = await fs.read("/tenants/acme/memory/episodic", query="…", top_k=5, filters={"user": "user_123"})
 """
 
-from memoryos_sdk.client import Addresses, MemoryOS
+from memoryos_sdk.client import Client, connect
 from memoryos_sdk.errors import (
     Aborted,
     AlreadyExists,
@@ -26,19 +26,19 @@ from memoryos_sdk.errors import (
 
 __all__ = [
     "Aborted",
-    "Addresses",
     "AlreadyExists",
     "CallError",
     "Cancelled",
+    "Client",
     "DeadlineExceeded",
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",
-    "MemoryOS",
     "NotFound",
     "PermissionDenied",
     "ResourceExhausted",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "connect",
 ]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
-from pathlib import Path
 from typing import Self
 
 import grpc
@@ -34,39 +31,37 @@ class Addresses:
     policy: str = ""
     harness: str = ""
 
-    @classmethod
-    def of(cls, addresses: Mapping[str, str]) -> Self:
-        """Give addresses by service name ("tool-gateway" and "tool_gateway" are one); others are ignored."""
-        known = {name.replace("-", "_"): address for name, address in addresses.items()}
-        return cls(**{f.name: known.get(f.name, "") for f in fields(cls)})
 
-    @classmethod
-    def load(cls, file: Path) -> Self:
-        """Give the addresses that `mos up` keeps in <data>/run/addresses.json."""
-        return cls.of(json.loads(file.read_text(encoding="utf-8")))
+def connect(
+    *,
+    token: TokenSource,
+    memoryfs: str = "",
+    tool_gateway: str = "",
+    policy: str = "",
+    harness: str = "",
+    zone: tzinfo | None = None,
+    timeout_s: float = TIMEOUT_S,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> Client:
+    """Give a client of one caller; nothing is sent before its first call.
 
-
-class MemoryOS:
-    """Memory OS as one caller sees it.
-
+    Addresses are host:port, and one that is not used may be left out: `mos up`
+    keeps them in <data>/run/addresses.json, so `connect(token=…, **addresses)`.
     `zone` is the zone of bare dates (None: the machine's), `timeout_s` the
-    total deadline of a call, retries included. Use it as an async context
-    manager; `as_caller` gives the same connections to another token.
+    total deadline of a call, retries included. `token` may be a function that
+    gives a fresh one. Without `credentials` the connection is in clear text.
     """
+    addresses = Addresses(memoryfs=memoryfs, tool_gateway=tool_gateway, policy=policy, harness=harness)
+    return Client(addresses, Channels(credentials), Invocation(token, zone=zone, timeout_s=timeout_s))
 
-    def __init__(
-        self,
-        addresses: Addresses | Mapping[str, str],
-        token: TokenSource,
-        *,
-        zone: tzinfo | None = None,
-        timeout_s: float = TIMEOUT_S,
-        credentials: grpc.ChannelCredentials | None = None,
-    ) -> None:
-        self._addresses = addresses if isinstance(addresses, Addresses) else Addresses.of(addresses)
-        self._channels = Channels(credentials)
-        self._timeout_s = timeout_s
-        self._invocation = Invocation(token, zone=zone, timeout_s=timeout_s)
+
+class Client:
+    """Memory OS as one caller sees it; an async context manager. Made by `connect`."""
+
+    def __init__(self, addresses: Addresses, channels: Channels, invocation: Invocation) -> None:
+        self._addresses = addresses
+        self._channels = channels
+        self._invocation = invocation
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,15 +73,13 @@ class MemoryOS:
         """Close the connections, also those of callers made from this client."""
         await self._channels.close()
 
-    def as_caller(self, token: TokenSource, *, zone: tzinfo | None = None) -> MemoryOS:
-        """Give a client of another caller over the same connections; bare dates are in `zone` or as here."""
-        other = MemoryOS(self._addresses, token, zone=zone or self._invocation.zone, timeout_s=self._timeout_s)
-        other._channels = self._channels
-        return other
+    def as_caller(self, token: TokenSource) -> Client:
+        """Give a client of another caller over the same connections, otherwise as this one."""
+        return Client(self._addresses, self._channels, self._invocation.as_caller(token))
 
     @cached_property
-    def fs(self) -> MemoryFS:
-        """Memory."""
+    def memory(self) -> MemoryFS:
+        """Memory: `fs = client.memory`."""
         return MemoryFS(memoryfs_pb2_grpc.MemoryFSStub(self._channels.get(self._addresses.memoryfs)), self._invocation)
 
     @cached_property

@@ -82,6 +82,10 @@ class Invocation:
         self.zone = zone
         """Zone of bare dates; None is the machine's own."""
 
+    def as_caller(self, token: TokenSource) -> Invocation:
+        """Give the same with another token."""
+        return Invocation(token, zone=self.zone, timeout_s=self._timeout_s)
+
     async def unary(self, method: Any, request: Any, *, timeout_s: float | None = None) -> Any:
         """Give the answer of a unary method within one total deadline.
 

@@ -1,0 +1,177 @@
+"""A real gRPC server over in-memory adapters of the four APIs, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc, tasks_pb2, tasks_pb2_grpc
+from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews_pb2_grpc
+from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
+from memoryos_sdk import Client, connect
+
+Failure = Callable[[Any], Awaitable[None]]
+
+
+def status_of(code: grpc.StatusCode, message: str, *details: Any) -> tuple[tuple[str, bytes], ...]:
+    """Trailers with google.rpc.Status, as services send it."""
+    status = status_pb2.Status(code=code.value[0], message=message)
+    for detail in details:
+        packed = AnyMessage()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return (("grpc-status-details-bin", status.SerializeToString()),)
+
+
+class Services(
+    memoryfs_pb2_grpc.MemoryFSServicer,
+    tool_gateway_pb2_grpc.ToolGatewayServicer,
+    tasks_pb2_grpc.TasksServicer,
+    sessions_pb2_grpc.SessionsServicer,
+    policy_pb2_grpc.PolicyServicer,
+    reviews_pb2_grpc.ReviewsServicer,
+):
+    """Answers from memory, keeps every request, and fails on demand before it does anything."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.metadata: list[dict[str, str]] = []
+        self.failures: list[Failure] = []
+        self.items: dict[str, item_pb2.Item] = {}
+        self.events: list[tuple[int, Any]] = []
+        """Sequence and state of task events; the state None closes the stream there, once."""
+
+    async def _enter(self, request: Any, context: Any) -> None:
+        self.requests.append(type(request).FromString(request.SerializeToString()))
+        self.metadata.append(dict(context.invocation_metadata()))
+        if self.failures:
+            await self.failures.pop(0)(context)
+
+    async def Write(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        answer = memoryfs_pb2.WriteResponse()
+        for entry in request.entries:
+            name = entry.id or f"mem_{len(self.items):026d}"
+            self.items[name] = item_pb2.Item(
+                id=name,
+                path=request.path,
+                content=entry.content,
+                user=entry.user,
+                tags=entry.tags,
+                attributes_json=entry.attributes_json,
+                confidence=entry.confidence,
+                state=item_pb2.STATE_ACTIVE,
+                revision=1,
+                valid_from=entry.valid_from if entry.HasField("valid_from") else None,
+            )
+            answer.results.add(
+                id=name, revision=1, etag="e1", state=item_pb2.STATE_ACTIVE, embed_state=item_pb2.EMBED_STATE_DONE
+            )
+        return answer
+
+    async def Read(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        hits = [memoryfs_pb2.Hit(item=item, score=0.5) for item in list(self.items.values())[: request.top_k]]
+        return memoryfs_pb2.ReadResponse(hits=hits, exactness=memoryfs_pb2.EXACTNESS_EXACT)
+
+    async def Get(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        if request.id not in self.items:
+            info = error_details_pb2.ErrorInfo(reason="ITEM_NOT_FOUND", domain="memoryos", metadata={"id": request.id})
+            trailers = status_of(grpc.StatusCode.NOT_FOUND, "No such item.", info)
+            await context.abort(grpc.StatusCode.NOT_FOUND, "No such item.", trailers)
+        return memoryfs_pb2.GetResponse(item=self.items[request.id])
+
+    async def List(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        start = int(request.page_token or 0)
+        end = start + request.page_size
+        found = list(self.items.values())
+        return memoryfs_pb2.ListResponse(items=found[start:end], next_page_token=str(end) if end < len(found) else "")
+
+    async def Forget(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        return memoryfs_pb2.ForgetResponse(
+            forgotten_count=sum(self.items.pop(i, None) is not None for i in request.ids)
+        )
+
+    async def CallSkill(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        call = tool_gateway_pb2.Call(
+            id="call_1",
+            skill=request.skill,
+            state=tool_gateway_pb2.CALL_STATE_SUCCEEDED,
+            result_json=request.arguments_json,
+        )
+        return tool_gateway_pb2.CallSkillResponse(call=call)
+
+    async def GetTask(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        state = next((s for _, s in reversed(self.events) if s is not None), tasks_pb2.TASK_STATE_IDLE)
+        return tasks_pb2.GetTaskResponse(task=tasks_pb2.Task(id=request.id, state=state, output="done"))
+
+    async def WatchTask(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self._enter(request, context)
+        for index, (sequence, state) in enumerate(self.events):
+            if sequence <= request.after_sequence:
+                continue
+            if state is None:
+                del self.events[index]
+                return
+            yield tasks_pb2.WatchTaskResponse(sequence=sequence, state=state)
+
+    async def AppendMessages(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        return sessions_pb2.AppendMessagesResponse(messages=request.messages)
+
+    async def GetDecision(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        decision = policy_pb2.Decision(id=request.id, effect=policy_pb2.EFFECT_MANUAL_REVIEW)
+        decision.reasons.add(code="above_limit", policy="memoryos.skills", text="Above the limit.")
+        decision.obligations.add().approval.CopyFrom(
+            policy_pb2.ApprovalObligation(group="finance", quorum=1, expires_in=Duration(seconds=60))
+        )
+        return policy_pb2.GetDecisionResponse(decision=decision)
+
+    async def ResolveReview(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        review = reviews_pb2.Review(id=request.id, state=reviews_pb2.REVIEW_STATE_APPROVED)
+        review.votes.add(reviewer="boss", verdict=request.verdict, comment=request.comment)
+        return reviews_pb2.ResolveReviewResponse(review=review)
+
+
+@pytest.fixture
+def services() -> Services:
+    return Services()
+
+
+@pytest.fixture
+async def address(services: Services) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    for add in (
+        memoryfs_pb2_grpc.add_MemoryFSServicer_to_server,
+        tool_gateway_pb2_grpc.add_ToolGatewayServicer_to_server,
+        tasks_pb2_grpc.add_TasksServicer_to_server,
+        sessions_pb2_grpc.add_SessionsServicer_to_server,
+        policy_pb2_grpc.add_PolicyServicer_to_server,
+        reviews_pb2_grpc.add_ReviewsServicer_to_server,
+    ):
+        add(services, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(0)
+
+
+@pytest.fixture
+async def client(address: str) -> AsyncIterator[Client]:
+    async with connect(
+        token="token-a", memoryfs=address, tool_gateway=address, policy=address, harness=address
+    ) as client:
+        yield client

@@ -1,0 +1,100 @@
+"""Tools, tasks, sessions, reviews and decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import grpc
+import pytest
+from memoryos.harness.v1 import tasks_pb2
+from memoryos_sdk import Client, DeadlineExceeded, InvalidArgument, NotFound, Unavailable
+
+from .conftest import Services
+
+THINKING, SUCCEEDED = tasks_pb2.TASK_STATE_THINKING, tasks_pb2.TASK_STATE_SUCCEEDED
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memoryos_sdk.invocation.DELAY_S", 0.001)
+
+
+async def test_arguments_travel_exactly(client: Client, services: Services) -> None:
+    call = await client.tools.call("refund", {"金额": 2**53 + 1, "b": None, "a": 0.1})
+    assert call.state == "succeeded"
+    assert call.result == {"金额": 2**53 + 1, "b": None, "a": 0.1}
+    assert services.requests[0].arguments_json == '{"a":0.1,"b":null,"金额":9007199254740993}'.encode()
+    raw = '{"path":"/tmp/ok", "path":"/etc/passwd"}'
+    services.failures = [lambda context: context.abort(grpc.StatusCode.NOT_FOUND, "no")]
+    with pytest.raises(NotFound):
+        await client.tools.call("x", raw)
+    assert services.requests[1].arguments_json == raw.encode()
+
+
+async def test_empty_arguments_are_an_object(client: Client, services: Services) -> None:
+    await client.tools.call("list")
+    assert services.requests[0].arguments_json == b"{}"
+
+
+async def test_watch_tells_each_event_once_over_lost_connections(client: Client, services: Services) -> None:
+    async def lost(context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    services.failures = [lost, lost]
+    services.events = [(1, THINKING), (2, THINKING), (3, None), (3, THINKING), (4, SUCCEEDED)]
+    events = [event async for event in client.tasks.watch("task_1")]
+    assert [(e.sequence, e.state) for e in events] == [
+        (1, "thinking"),
+        (2, "thinking"),
+        (3, "thinking"),
+        (4, "succeeded"),
+    ]
+    afters = [r.after_sequence for r in services.requests if isinstance(r, tasks_pb2.WatchTaskRequest)]
+    assert afters == [0, 0, 0, 2]
+
+
+async def test_watch_of_a_task_that_ended_long_ago_ends(client: Client, services: Services) -> None:
+    services.events = [(1, SUCCEEDED)]
+    assert [e.state async for e in client.tasks.watch("task_1")] == ["succeeded"]
+    assert [e async for e in client.tasks.watch("task_1", after_sequence=1)] == []
+
+
+async def test_watch_gives_up_when_the_service_stays_away(client: Client, services: Services) -> None:
+    async def lost(context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    services.failures = [lost] * 100
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(anext(client.tasks.watch("task_1").__aiter__()), 20)
+
+
+async def test_wait_gives_the_ended_task_or_a_deadline(client: Client, services: Services) -> None:
+    services.events = [(1, THINKING), (2, SUCCEEDED)]
+    task = await client.tasks.wait("task_1", timeout_s=20)
+    assert (task.state, task.ended, task.output) == ("succeeded", True, "done")
+    services.events = [(1, THINKING)]
+    with pytest.raises(DeadlineExceeded, match="task_1"):
+        await client.tasks.wait("task_1", timeout_s=0.2)
+
+
+async def test_messages_have_known_roles_and_keys(client: Client, services: Services) -> None:
+    kept = await client.sessions.append("ses_1", [{"role": "user", "content": "以后华东区"}])
+    assert [(m.role, m.content) for m in kept] == [("user", "以后华东区")]
+    for message in ({"role": "root", "content": "x"}, {"content": "x"}, {"role": "user", "text": "x"}):
+        with pytest.raises(InvalidArgument):
+            await client.sessions.append("ses_1", [message])
+    assert len(services.requests) == 1
+
+
+async def test_reviews_and_decisions(client: Client, services: Services) -> None:
+    review = await client.reviews.approve("rev_1", comment="已核对")
+    assert (review.state, review.votes[0].verdict, review.votes[0].comment) == ("approved", "approve", "已核对")
+    review = await client.reviews.deny("rev_1")
+    assert review.votes[0].verdict == "deny"
+    decision = await client.decisions.get("dec_1")
+    assert (decision.effect, decision.reasons[0].code) == ("manual_review", "above_limit")
+    assert decision.approvals[0].expires_in == timedelta(seconds=60)
+    with pytest.raises(InvalidArgument, match="approved"):
+        client.reviews.list(state="open")
