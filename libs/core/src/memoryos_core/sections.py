@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from memoryos_core.config import ConfigPath, Section
+
+ALL_SECTIONS: Final = frozenset({
+    "audit", "grpc", "harness", "identity", "memoryfs", "models", "peers", "policy", "postgres", "sealing", "telemetry",
+    "tool-gateway",
+})  # fmt: skip
+"""Names of the sections that the one configuration file of an installation may have, for `load(known=…)`."""
 
 
 class IdentitySection(Section):

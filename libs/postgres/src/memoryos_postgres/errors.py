@@ -30,7 +30,10 @@ _UNAVAILABLE_STATES = frozenset({
 
 
 class DatabaseUnavailable(DependencyUnavailable):
-    """PostgreSQL does not answer, or gave up this transaction; nothing of it was committed unless COMMIT was lost."""
+    """The database does not answer, or gave up this transaction.
+
+    Nothing of it was committed, unless the answer to COMMIT was lost: repeat with the same request_id.
+    """
 
 
 class ScopeMissing(InternalError):
@@ -42,7 +45,10 @@ class AccessRefused(InternalError):
 
 
 class ConstraintViolation(InternalError):
-    """A row breaks a constraint. Operations that expect one catch it by `constraint`."""
+    """A row breaks a constraint.
+
+    Operations that expect one catch it by `constraint`.
+    """
 
     def __init__(self, constraint: str, sqlstate: str) -> None:
         super().__init__()

@@ -5,18 +5,19 @@ rolled back must not seal anything afterwards. Until the commit it lives in the
 transaction (`tx.local`).
 """
 
-import contextlib
-import os
+import hashlib
+import re
+import secrets
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from memoryos_core.clock import Clock, SystemClock
-from memoryos_core.config import ConfigPath, Section
 from memoryos_core.errors import SealedKeyUnavailable
-from memoryos_core.sealing import DataKey, TenantKeys, aad, mac, open_sealed, seal
+from memoryos_core.sealing import KEY_BYTES, KEY_ID_BYTES, DataKey, TenantKeys, aad, mac, open_sealed, seal
 
+from memoryos_postgres.secret_files import ensure_secret, read_secret
 from memoryos_postgres.transaction import Tx
 
 _ROOT: Final = "root"
@@ -32,42 +33,22 @@ _INSERT = (
 )
 
 
-class SealingSection(Section):
-    """The epoch key that wraps all data keys. Back the file up apart from the database."""
-
-    section: ClassVar[str] = "sealing"
-
-    epoch_key_file: ConfigPath
-
-
 class EpochKeyInvalid(ValueError):
-    """The epoch key file is not one line of 32 + 64 hex digits, or others can read it."""
+    """The epoch key file is not one line of 64 hex digits, or others than its owner can read it."""
 
 
 def create_epoch_key(path: Path) -> None:
     """Make a new epoch key in `path` (mode 0600) unless there is one; complete on disk before it has its name."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    key = DataKey.generate()
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(f"{key.key_id.hex()}:{key.key.hex()}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, path)
-    finally:
-        fresh.unlink()
+    ensure_secret(path, make=lambda: secrets.token_hex(KEY_BYTES))
 
 
 def load_epoch_key(path: Path) -> DataKey:
-    """The epoch key in `path`."""
-    key_id, _, key = path.read_text(encoding="ascii").strip().partition(":")
-    if path.stat().st_mode & 0o077 or len(key_id) != 32 or len(key) != 64:
+    """The epoch key in `path`; its id follows from the key, so the file holds nothing else."""
+    text = read_secret(path)
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise EpochKeyInvalid(EpochKeyInvalid.__doc__)
-    return DataKey(bytes.fromhex(key_id), bytes.fromhex(key))
+    key = bytes.fromhex(text)
+    return DataKey(hashlib.sha256(b"memoryos epoch key" + key).digest()[:KEY_ID_BYTES], key)
 
 
 class PostgresKeyRing:

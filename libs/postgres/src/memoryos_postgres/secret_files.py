@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -10,8 +11,12 @@ class SecretFileUnsafe(RuntimeError):
     """A secret file is empty, or others than its owner can read it."""
 
 
-def ensure_secret(path: Path) -> str:
-    """Give back the secret in `path`, made from 192 random bits when the file is absent.
+def _random() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def ensure_secret(path: Path, *, make: Callable[[], str] = _random) -> str:
+    """Give back the secret in `path`, made (192 random bits unless `make` says otherwise) when the file is absent.
 
     The file is complete and on disk before it has its name, so a kill in the
     middle cannot leave an empty secret; of two makers the first one wins.
@@ -22,7 +27,7 @@ def ensure_secret(path: Path) -> str:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_urlsafe(24))
+                file.write(make())
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):

@@ -141,7 +141,7 @@ CREATE TABLE core.audit (
     PRIMARY KEY (tenant, seq)
 );
 COMMENT ON TABLE core.audit IS 'Who did what to which things with which result: ids and keyed HMACs only.';
-COMMENT ON COLUMN core.audit.tenant IS 'id: tenant; "-" when the caller could not be identified';
+COMMENT ON COLUMN core.audit.tenant IS 'id: tenant; "/unknown" when the caller could not be verified';
 COMMENT ON COLUMN core.audit.seq IS 'id: name of the row, order of insertion';
 COMMENT ON COLUMN core.audit.xid IS 'id: the transaction of the row and of what it records';
 COMMENT ON COLUMN core.audit.create_time IS 'id: database clock at insertion';

@@ -1,0 +1,1 @@
+"""The sealer process: `python -m memoryos_audit.sealer`."""
