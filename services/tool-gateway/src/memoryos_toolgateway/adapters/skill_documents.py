@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 from memoryos_core.canonical import parse_json
@@ -28,11 +28,12 @@ class DocumentInvalid(ValueError):
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the JSON types only."""
 
-    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 -- PyYAML's own form
-    yaml_constructors: dict[Any, Any] = {}  # noqa: RUF012
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}
+    yaml_constructors: ClassVar[dict[Any, Any]] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
+        peek: Any = self.peek_event
+        event: Any = peek()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise DocumentInvalid("anchors and aliases are not allowed")
         if getattr(event, "tag", None) is not None:

@@ -112,7 +112,7 @@ class _SkillFile:
             effect_class=effect_class,
             risk=document["risk"],
             timeout_s=float(document.get("timeout_s", 10)),
-            attempts_max=document.get("attempts", 2) if effect_class.may_repeat else 1,
+            attempts_max=document.get("attempts", 2),
             output_limit_bytes=document.get("output_limit_bytes", 16_384),
             sensitive_results=tuple(document.get("sensitive_results", [])),
             sensitive_arguments=tuple(sorted(_sensitive(parameters))),
@@ -133,10 +133,10 @@ class _SkillFile:
             raise self._refused(f"/parameters{error.pointer}", str(error)) from None
 
     def _check_effect(self, effect_class: EffectClass, connector: HttpConnector | BuiltinConnector) -> None:
-        is_http = isinstance(connector, HttpConnector)
-        if effect_class is EffectClass.KEYED and is_http and not connector.request.idempotency_header:
-            raise self._refused("/connector", "effect class keyed needs an idempotency_header")
-        if isinstance(connector, BuiltinConnector):
+        if isinstance(connector, HttpConnector):
+            if effect_class is EffectClass.KEYED and not connector.request.idempotency_header:
+                raise self._refused("/connector", "effect class keyed needs an idempotency_header")
+        else:
             needed = {Operation.MEMORY_READ: EffectClass.READ, Operation.MEMORY_WRITE: EffectClass.KEYED}
             if effect_class is not needed[connector.operation]:
                 raise self._refused("/effect_class", f"{connector.operation} is {needed[connector.operation]}")

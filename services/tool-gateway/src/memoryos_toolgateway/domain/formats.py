@@ -27,14 +27,15 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.A
 _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*\Z")
 
 # RFC 3986, appendix A, run by RE2.
-_CHARACTER: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-_AUTHORITY: Final = (
-    r"//(?:[^@/?#\[\]\\ ]*@)?(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
-)
+_SUB: Final = "A-Za-z0-9._~!$&'()*+,;="
+_CHARACTER: Final = rf"(?:[{_SUB}:@-]|%[0-9A-Fa-f]{{2}})"
+_HOST: Final = rf"(?:\[[0-9A-Fa-f:.]+\]|(?:[{_SUB}-]|%[0-9A-Fa-f]{{2}})*)"
+_AUTHORITY: Final = rf"//(?:[^@/?#\[\]\\ ]*@)?{_HOST}(?::[0-9]*)?"
 _TAIL: Final = rf"(?:\?(?:{_CHARACTER}|[/?])*)?(?:#(?:{_CHARACTER}|[/?])*)?$"
 _PATH: Final = rf"(?:{_CHARACTER}|/)*"
 _HIER: Final = rf"(?:{_AUTHORITY}(?:/{_PATH})?|/?{_CHARACTER}{_PATH}|/)?"
-_RELATIVE: Final = rf"(?:{_AUTHORITY}(?:/{_PATH})?|/(?:{_CHARACTER}{_PATH})?|(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{{2}})+(?:/{_PATH})?)?"
+_FIRST: Final = rf"(?:[{_SUB}@-]|%[0-9A-Fa-f]{{2}})+"
+_RELATIVE: Final = rf"(?:{_AUTHORITY}(?:/{_PATH})?|/(?:{_CHARACTER}{_PATH})?|{_FIRST}(?:/{_PATH})?)?"
 _URI: Final = compile_pattern(rf"^[A-Za-z][A-Za-z0-9+.-]*:{_HIER}{_TAIL}")
 _RELATIVE_REFERENCE: Final = compile_pattern(rf"^{_RELATIVE}{_TAIL}")
 

@@ -39,6 +39,7 @@ class RenderedRequest:
     """A request ready to be sent."""
 
     method: str
+    endpoint: str
     url: str
     body: bytes | None
 
@@ -67,7 +68,7 @@ def render(template: RequestTemplate, arguments: dict[str, Any]) -> RenderedRequ
     url = f"{template.scheme}://{template.endpoint}{path}" + ("?" + "&".join(pairs) if pairs else "")
     if len(url) > URL_BYTES_MAX:
         raise CannotRender("", f"arguments that make a URL of at most {URL_BYTES_MAX} bytes")
-    return RenderedRequest(method=template.method, url=url, body=_body(template, arguments))
+    return RenderedRequest(method=template.method, endpoint=template.endpoint, url=url, body=_body(template, arguments))
 
 
 def _segment(pointer: str, arguments: JsonValue) -> str:

@@ -108,11 +108,11 @@ def _identity(value: Any) -> Any:
 
 
 def _multiple_of(_: Any, divisor: float, instance: Any, __: Any) -> Iterator[ValidationError]:
-    if isinstance(instance, int | float) and not isinstance(instance, bool):
-        if isinstance(instance, int) and instance.bit_length() > _NUMBER_BITS_MAX:
-            yield ValidationError("")
-        elif (Fraction(str(instance)) / Fraction(str(divisor))).denominator != 1:
-            yield ValidationError("")
+    if isinstance(instance, bool) or not isinstance(instance, int | float):
+        return
+    too_long = isinstance(instance, int) and instance.bit_length() > _NUMBER_BITS_MAX
+    if too_long or (Fraction(str(instance)) / Fraction(str(divisor))).denominator != 1:
+        yield ValidationError("")
 
 
 def _format(_: Any, declared: str, instance: Any, __: Any) -> Iterator[ValidationError]:
@@ -143,7 +143,8 @@ def _counted(keyword: Keyword) -> Keyword:
     return count
 
 
-_Validator: Final[Any] = jsonschema.validators.extend(
+_extend: Final[Any] = jsonschema.validators.extend
+_Validator: Final[Any] = _extend(
     Draft202012Validator,
     {name: _counted(keyword) for name, keyword in {**Draft202012Validator.VALIDATORS, **_OWN}.items()},
 )
@@ -181,12 +182,13 @@ def _violation(error: ValidationError) -> Violation:
 
 def _expectation(rule: str, error: ValidationError) -> str:
     """Say what the schema asks for; only what the skill file says, nothing of the value."""
-    if rule in ("additionalProperties", "unevaluatedProperties") and error.validator_value is False:
+    wanted: Any = error.validator_value
+    if rule in ("additionalProperties", "unevaluatedProperties") and wanted is False:
         return "no parameter of this name"
     if rule == "None":
         return "no value here"
-    if isinstance(error.validator_value, dict) or rule in ("anyOf", "oneOf", "allOf", "not", "if", "$ref"):
+    if isinstance(wanted, dict) or rule in ("anyOf", "oneOf", "allOf", "not", "if", "$ref"):
         return f"what {rule} of the schema says"
     if rule == "required":
-        return "the required parameters: " + ", ".join(map(str, error.validator_value))[:_EXPECTATION_LENGTH_MAX]
-    return f"{rule} {error.validator_value}"[:_EXPECTATION_LENGTH_MAX]
+        return "the required parameters: " + ", ".join(map(str, wanted))[:_EXPECTATION_LENGTH_MAX]
+    return f"{rule} {wanted}"[:_EXPECTATION_LENGTH_MAX]

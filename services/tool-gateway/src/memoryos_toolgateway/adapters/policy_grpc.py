@@ -1,0 +1,115 @@
+"""Policy over gRPC, on behalf of the caller of the RPC at hand.
+
+What comes back is translated without trust: an effect or obligation that this
+gateway does not know becomes one that the rules of domain.decisions deny.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import grpc
+from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews_pb2_grpc
+from memoryos_core.errors import DeadlineExceeded
+
+from memoryos_toolgateway.domain.decisions import Decision, Effect, Question
+from memoryos_toolgateway.domain.skill import EffectClass, Skill
+from memoryos_toolgateway.errors import PolicyUnavailable
+
+_EFFECTS: Final = {
+    policy_pb2.EFFECT_ALLOW: Effect.ALLOW,
+    policy_pb2.EFFECT_DENY: Effect.DENY,
+    policy_pb2.EFFECT_MANUAL_REVIEW: Effect.MANUAL_REVIEW,
+}
+_CLASSES: Final = {
+    EffectClass.READ: policy_pb2.EFFECT_CLASS_READ,
+    EffectClass.IDEMPOTENT: policy_pb2.EFFECT_CLASS_IDEMPOTENT,
+    EffectClass.KEYED: policy_pb2.EFFECT_CLASS_KEYED,
+    EffectClass.NON_IDEMPOTENT: policy_pb2.EFFECT_CLASS_NON_IDEMPOTENT,
+}
+
+
+class GrpcPolicy:
+    """ports.PolicyClient over a channel of memoryos_grpc."""
+
+    def __init__(self, channel: grpc.aio.Channel, timeout_s: float) -> None:
+        self._policy = policy_pb2_grpc.PolicyStub(channel)
+        self._reviews = reviews_pb2_grpc.ReviewsStub(channel)
+        self._timeout_s = timeout_s
+
+    async def decide(self, question: Question) -> Decision:
+        """Give the decision on one action; see ports.PolicyClient."""
+        request = policy_pb2.DecideRequest(
+            purpose=policy_pb2.PURPOSE_CALL,
+            action=action_message(question.skill),
+            resource=_resource(question),
+            arguments_json=question.arguments,
+            action_digest=question.action_digest,
+            context=policy_pb2.CallContext(call_id=question.call_id, attempt=question.attempt),
+        )
+        try:
+            response = await self._policy.Decide(request, timeout=self._timeout_s)
+        except (grpc.aio.AioRpcError, DeadlineExceeded):
+            raise PolicyUnavailable from None
+        return _decision(response.decision)
+
+    async def visible(self, skills: Sequence[Skill]) -> list[bool]:
+        """Tell which skills the caller could be allowed at all; see ports.PolicyClient."""
+        if not skills:
+            return []
+        requests = [
+            policy_pb2.DecideRequest(purpose=policy_pb2.PURPOSE_LIST, action=action_message(skill)) for skill in skills
+        ]
+        try:
+            response = await self._policy.BatchDecide(
+                policy_pb2.BatchDecideRequest(requests=requests), timeout=self._timeout_s
+            )
+        except (grpc.aio.AioRpcError, DeadlineExceeded):
+            raise PolicyUnavailable from None
+        if len(response.decisions) != len(skills):
+            return [False] * len(skills)
+        decisions = [_decision(decision) for decision in response.decisions]
+        shown = (Effect.ALLOW, Effect.MANUAL_REVIEW)
+        return [decision.effect in shown and decision.obligations_known for decision in decisions]
+
+    async def open_review(self, call_id: str, action_digest: str, decision_id: str) -> str:
+        """Open the review of a parked call; see ports.PolicyClient."""
+        request = reviews_pb2.OpenReviewRequest(call_id=call_id, action_digest=action_digest, decision_id=decision_id)
+        try:
+            response = await self._reviews.OpenReview(request, timeout=self._timeout_s)
+        except (grpc.aio.AioRpcError, DeadlineExceeded):
+            raise PolicyUnavailable from None
+        return str(response.review.id)
+
+
+def action_message(skill: Skill) -> policy_pb2.Action:
+    """Give the action that policy decides for a skill."""
+    return policy_pb2.Action(
+        skill=skill.name,
+        version=skill.version,
+        definition_digest=skill.definition_digest,
+        permissions=skill.permissions,
+        effect_class=_CLASSES[skill.effect_class],
+        risk=skill.risk,
+    )
+
+
+def _resource(question: Question) -> policy_pb2.Resource | None:
+    resource = question.resource
+    if not resource.type:
+        return None
+    return policy_pb2.Resource(type=resource.type, id=resource.id, properties_json=resource.properties)
+
+
+def _decision(message: policy_pb2.Decision) -> Decision:
+    kinds = [obligation.WhichOneof("kind") for obligation in message.obligations]
+    return Decision(
+        id=message.id,
+        call_id=message.call_id,
+        effect=_EFFECTS.get(message.effect, Effect.UNKNOWN),
+        agent_message=message.agent_message,
+        review_id=message.review_id,
+        approval_asked="approval" in kinds,
+        obligations_known=all(kind == "approval" for kind in kinds),
+    )

@@ -1,0 +1,64 @@
+"""What a call is done to: from the arguments, and from a GET where the skill says so."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from memoryos_core.canonical import canonical_json, parse_json
+from memoryos_core.errors import InvalidField
+
+from memoryos_toolgateway.adapters.http_sender import Answer, Contact, HttpSender
+from memoryos_toolgateway.domain import pointers
+from memoryos_toolgateway.domain.decisions import Resource
+from memoryos_toolgateway.domain.http_template import CannotRender, render
+from memoryos_toolgateway.domain.skill import Skill
+from memoryos_toolgateway.errors import ArgumentsInvalid
+
+PROPERTIES_BYTES_MAX: Final = 16_384
+"""What policy takes; a longer answer counts as none."""
+ID_BYTES_MAX: Final = 512
+
+
+class HttpResourceLookup:
+    """ports.ResourceLookup. Whatever fails leaves the properties out, and policy denies what it does not know."""
+
+    def __init__(self, sender: HttpSender) -> None:
+        self._sender = sender
+
+    async def look_up(self, skill: Skill, arguments: dict[str, Any]) -> Resource:
+        """Give what the call is done to; see ports.ResourceLookup."""
+        mapping = skill.resource
+        properties = b""
+        if mapping.lookup is not None:
+            try:
+                request = render(mapping.lookup.request, arguments)
+            except CannotRender as error:
+                raise ArgumentsInvalid.of([(error.pointer, f"expected {error}")]) from None
+            answer = await self._sender.send(
+                request, timeout_s=mapping.lookup.timeout_s, bytes_max=PROPERTIES_BYTES_MAX
+            )
+            properties = _properties(answer)
+        return Resource(type=mapping.type, id=_id(skill, arguments), properties=properties)
+
+
+def _id(skill: Skill, arguments: dict[str, Any]) -> str:
+    pointer = skill.resource.id_pointer
+    found = pointers.MISSING if pointer is None else pointers.find(arguments, pointer)
+    if found is pointers.MISSING:
+        return ""
+    if isinstance(found, bool) or not isinstance(found, str | int) or len(str(found).encode()) > ID_BYTES_MAX:
+        raise ArgumentsInvalid.of(
+            [(pointer or "", f"expected a string of at most {ID_BYTES_MAX} bytes, or an integer")]
+        )
+    return str(found)
+
+
+def _properties(answer: Answer) -> bytes:
+    if answer.contact is not Contact.ANSWERED or answer.status != 200 or not answer.complete:
+        return b""
+    try:
+        value = parse_json(answer.body, max_bytes=PROPERTIES_BYTES_MAX)
+    except InvalidField:
+        return b""
+    encoded = canonical_json(value)
+    return encoded if isinstance(value, dict) and len(encoded) <= PROPERTIES_BYTES_MAX else b""

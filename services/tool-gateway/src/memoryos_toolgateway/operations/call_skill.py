@@ -1,0 +1,198 @@
+"""The one path of every tool call: direct, retried, resumed after approval or a crash, or asked for twice.
+
+find the row, else the skill → validate → digest → look up → decide → journal
+INTENDED, PARKED or DENIED → DISPATCHED → SUCCEEDED, FAILED or UNKNOWN.
+
+A call is named by (tenant, issuer, request_id). Whoever comes second with that
+name gets the row as it stands; what may go on (INTENDED, PARKED, an UNKNOWN that
+may be repeated) is decided again and goes on by one compare-and-set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from memoryos_core.canonical import action_digest, canonical_json, parse_json
+from memoryos_core.crashpoints import crash_point
+from memoryos_core.ids import IdSource
+from memoryos_core.scope import Scope
+
+from memoryos_toolgateway.domain.calls import Call, CallState, NewCall
+from memoryos_toolgateway.domain.decisions import Action, Verdict
+from memoryos_toolgateway.domain.skill import Skill
+from memoryos_toolgateway.errors import ArgumentsInvalid, CallDigestMismatch, SkillNotFound
+from memoryos_toolgateway.operations.decide_call import CallDecider
+from memoryos_toolgateway.operations.dispatch_call import CallDispatcher
+from memoryos_toolgateway.ports import Journal, PolicyClient
+from memoryos_toolgateway.registry import SkillRegistry
+
+ARGUMENTS_BYTES_MAX: Final = 262_144
+ARGUMENTS_DEPTH_MAX: Final = 64
+POLL_S_FIRST: Final = 0.02
+POLL_S_MAX: Final = 0.25
+_STATE_OF: Final = {
+    Action.SEND: CallState.INTENDED,
+    Action.PARK: CallState.PARKED,
+    Action.DENY: CallState.DENIED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """What a caller asks for."""
+
+    skill: str
+    arguments_json: bytes
+    request_id: str
+    issuer: str
+    lease_epoch: int = 0
+    wait_s: float
+    """How long to wait for a call that is being sent, by this caller or another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSkill:
+    """Makes a call, or tells what became of it."""
+
+    registry: SkillRegistry
+    journal: Journal
+    policy: PolicyClient
+    decider: CallDecider
+    dispatcher: CallDispatcher
+    ids: IdSource
+
+    async def run(self, scope: Scope, request: CallRequest) -> Call:
+        """Give the call as it stands when it ends, parks, or `wait_s` has passed.
+
+        Raises SkillNotFound, ArgumentsInvalid, CallDigestMismatch, EpochFenced
+        and PolicyUnavailable; then nothing was sent because of this request.
+        """
+        arguments = parse_json(
+            request.arguments_json,
+            max_bytes=ARGUMENTS_BYTES_MAX,
+            max_depth=ARGUMENTS_DEPTH_MAX,
+            field="arguments_json",
+        )
+        canonical = canonical_json(arguments)
+        call = await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch)
+        if call is None:
+            call, verdict = await self._begin(scope, request, arguments, canonical)
+        else:
+            verdict = None
+        _check_same_action(scope, call, request.skill, canonical)
+        return await self._go_on(scope, request, call, verdict)
+
+    async def _begin(
+        self, scope: Scope, request: CallRequest, arguments: Any, canonical: bytes
+    ) -> tuple[Call, Verdict | None]:
+        """Decide and journal a new call; the verdict is None when another caller journaled it meanwhile."""
+        skill = self.registry.get(request.skill)
+        if skill is None:
+            raise SkillNotFound
+        await self._validate(skill, arguments)
+        digest = action_digest(
+            tenant=scope.tenant,
+            user=scope.user,
+            chain=scope.chain,
+            skill=skill.name,
+            version=skill.version,
+            definition_digest=skill.definition_digest,
+            arguments=canonical,
+        )
+        call_id = self.ids.new("call")
+        verdict = await self.decider.first(call_id, skill, arguments, canonical, digest)
+        crash_point("gateway.call.before_intent")
+        new = NewCall(
+            id=call_id,
+            issuer=request.issuer,
+            request_id=request.request_id,
+            skill=skill,
+            arguments=canonical,
+            action_digest=digest,
+            state=_STATE_OF[verdict.action],
+            decision_id=verdict.decision_id,
+            error_code=verdict.error_code,
+            agent_message=verdict.agent_message,
+            lease_epoch=request.lease_epoch,
+        )
+        call, fresh = await self.journal.open(scope, new)
+        crash_point("gateway.call.after_intent")
+        return call, verdict if fresh else None
+
+    async def _validate(self, skill: Skill, arguments: Any) -> None:
+        """Refuse arguments that break the schema; a caller who may not see the skill learns nothing of it."""
+        violations = skill.schema.violations(arguments)
+        try:
+            if violations:
+                raise ArgumentsInvalid.of([(v.pointer, f"{v.rule}: expected {v.expectation}") for v in violations])
+            self.dispatcher.connector(skill).check(skill, arguments)
+        except ArgumentsInvalid:
+            if not (await self.policy.visible([skill]))[0]:
+                raise SkillNotFound from None
+            raise
+
+    async def _go_on(self, scope: Scope, request: CallRequest, call: Call, verdict: Verdict | None) -> Call:
+        """Bring the call on until it ends, parks or the time is up. `verdict` is one that was given just now."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + request.wait_s
+        pause_s = POLL_S_FIRST
+        while True:
+            if call.can_go_on:
+                moved = await self._step(scope, call, verdict, until)
+                if moved is not None:
+                    return moved
+                verdict = None
+            elif call.state is not CallState.DISPATCHED or loop.time() > until:
+                return call
+            else:
+                await asyncio.sleep(min(pause_s, max(until - loop.time(), 0)))
+                pause_s = min(pause_s * 2, POLL_S_MAX)
+            call = await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch) or call
+            if loop.time() > until:
+                return call
+
+    async def _step(self, scope: Scope, call: Call, verdict: Verdict | None, until: float) -> Call | None:
+        """Take the next step of a call that can go on; None when another caller took it."""
+        arguments = cast("dict[str, Any]", parse_json(call.arguments, max_bytes=ARGUMENTS_BYTES_MAX))
+        if verdict is None:
+            verdict = await self.decider.again(call, arguments)
+        if verdict.action is Action.SEND:
+            skill = self.registry.get(call.skill)
+            assert skill is not None, "the decider denies withdrawn skills"
+            work = self.dispatcher.dispatch(scope, call, verdict, skill, arguments)
+            try:
+                return await asyncio.wait_for(work, max(until - asyncio.get_running_loop().time(), 0))
+            except TimeoutError:
+                return None  # it goes on in the background; the row says DISPATCHED
+        if call.state is CallState.UNKNOWN:
+            return call  # not sent again; that it is unknown stays true
+        if verdict.action is Action.PARK:
+            return await self._park(scope, call, verdict)
+        return await self.journal.deny(scope, call, verdict)
+
+    async def _park(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
+        """Journal that the call waits, then see to it that its review is open; both may be done again after a crash."""
+        if call.state is CallState.PARKED and call.review_id:
+            return call
+        if call.state is CallState.INTENDED:
+            parked = await self.journal.park(scope, call, verdict)
+            if parked is None:
+                return None
+            call = parked
+        review_id = await self.policy.open_review(call.id, call.action_digest, verdict.decision_id)
+        opened = Verdict(
+            action=Action.PARK,
+            decision_id=verdict.decision_id,
+            review_id=review_id,
+            agent_message=verdict.agent_message,
+        )
+        return await self.journal.park(scope, call, opened)
+
+
+def _check_same_action(scope: Scope, call: Call, skill: str, canonical: bytes) -> None:
+    """Raise CallDigestMismatch unless the request asks for the very action that the row holds."""
+    asked = call.digest_for(user=scope.user, chain=scope.chain, skill=skill, arguments=canonical)
+    if asked != call.action_digest:
+        raise CallDigestMismatch

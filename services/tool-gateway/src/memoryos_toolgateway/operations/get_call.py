@@ -1,0 +1,26 @@
+"""Give one call of the journal to whom it belongs."""
+
+from __future__ import annotations
+
+from memoryos_core.scope import Scope
+
+from memoryos_toolgateway.domain.calls import Call
+from memoryos_toolgateway.errors import CallNotFound
+from memoryos_toolgateway.ports import Journal
+
+
+async def get_call(journal: Journal, scope: Scope, call_id: str) -> Call:
+    """Give the call, or raise CallNotFound.
+
+    Its user sees it whole, and so do the agent that made it and those above in
+    its chain. An auditor of the tenant sees it without contents. For everybody
+    else it is not there.
+    """
+    call = await journal.get(scope, call_id, with_contents=True)
+    if call is None:
+        raise CallNotFound
+    if call.user == scope.user and call.chain[: len(scope.chain)] == scope.chain:
+        return call
+    if "auditor" not in scope.roles:
+        raise CallNotFound
+    return call.without_contents()
