@@ -1,0 +1,1 @@
+"""Adapters of the ports: PostgreSQL, procrastinate, the other services, agent files."""

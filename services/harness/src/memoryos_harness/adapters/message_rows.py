@@ -1,0 +1,60 @@
+"""Message rows: appended inside the transaction of what says them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memoryos_core.ids import IdSource
+from memoryos_core.scope import Scope
+from memoryos_postgres import queries
+from memoryos_postgres.transaction import Row, Tx
+
+from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.domain.sessions import Message, MessageDraft, MessageRole
+from memoryos_harness.errors import SessionNotFound
+
+QUERIES = queries.load("memoryos_harness")
+_CONTENT = "messages.content"
+
+
+async def append_messages(
+    tx: Tx, sealed: SealedColumns, ids: IdSource, scope: Scope, session_id: str, drafts: Sequence[MessageDraft]
+) -> int:
+    """Insert messages at the end of a session; give the place of the first. SessionNotFound when it is not there."""
+    turns = sum(1 for draft in drafts if draft.role is MessageRole.USER)
+    places = {"id": session_id, "messages": len(drafts), "turns": turns}
+    row = await tx.fetch_one(QUERIES["extend_session"], places)
+    if row is None:
+        raise SessionNotFound
+    first = int(row["message_count"]) - len(drafts) + 1
+    rows = []
+    for sequence, draft in enumerate(drafts, start=first):
+        message_id = ids.new("msg")
+        rows.append(
+            {
+                "session_id": session_id,
+                "sequence": sequence,
+                "id": message_id,
+                "role": str(draft.role),
+                "sealed_content": await sealed.seal_text(tx, scope, _CONTENT, message_id, draft.content),
+                "tool_call_id": draft.tool_call_id,
+                "tool_name": draft.tool_name,
+                "token_count": draft.token_count,
+            }
+        )
+    await tx.executemany(QUERIES["insert_message"], rows)
+    return first
+
+
+async def read_message(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Message:
+    """Give the message of a row."""
+    return Message(
+        id=row["id"],
+        sequence=row["sequence"],
+        role=MessageRole(row["role"]),
+        content=await sealed.open_text(tx, scope, _CONTENT, row["id"], row["sealed_content"]),
+        tool_call_id=row["tool_call_id"],
+        tool_name=row["tool_name"],
+        token_count=row["token_count"],
+        create_time=row["create_time"],
+    )

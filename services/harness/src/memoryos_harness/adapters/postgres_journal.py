@@ -1,0 +1,323 @@
+"""TaskJournal on PostgreSQL: each method is one transaction, fenced by the lease epoch in `move_task`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memoryos_audit import Actor, AuditEvent, Kind, Outcome, record
+from memoryos_core.canonical import JsonValue
+from memoryos_core.errors import InternalError
+from memoryos_core.ids import IdSource
+from memoryos_core.scope import Scope
+from memoryos_postgres import Database
+from memoryos_postgres.transaction import Row, Tx
+from memoryos_telemetry.context import trace_id_of
+
+from memoryos_harness.adapters.message_rows import append_messages
+from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, owner_scope, read_step, wake
+from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.grants import grant_from_json
+from memoryos_harness.domain.sessions import MessageDraft, MessageRole
+from memoryos_harness.domain.states import (
+    ENDED,
+    STATE_OF_STEP,
+    StepKind,
+    StepState,
+    TaskState,
+    may_become,
+)
+from memoryos_harness.domain.tasks import CallIds, Counters, Lease, Step, StepResult
+from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.ports import Claim
+
+STEPS_MAX = 500
+"""Most steps of a task: the ceiling of `limits.steps`."""
+
+
+class PostgresJournal:
+    """See `TaskJournal`. `quiet_s` is how long the sweeper trusts a wake-up."""
+
+    def __init__(self, database: Database, sealed: SealedColumns, ids: IdSource, *, quiet_s: float) -> None:
+        self._database = database
+        self._sealed = sealed
+        self._ids = ids
+        self._quiet_s = quiet_s
+
+    async def claim(self, tenant: str, task_id: str, *, holder: str, lease_s: float) -> Claim | None:
+        """See `TaskJournal.claim`."""
+        async with self._database.unscoped() as tx:
+            user = await tx.fetch_value(QUERIES["user_of_due_task"], {"tenant": tenant, "task_id": task_id})
+        if user is None:
+            return None
+        scope = owner_scope(tenant, user)
+        async with self._database.scoped(scope) as tx:
+            row = await tx.fetch_one(QUERIES["claim_task"], {"id": task_id, "holder": holder, "lease_s": lease_s})
+            if row is None:
+                return None
+            lease = Lease(tenant=tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
+            await tx.execute(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0})
+            steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
+            return await self._read_claim(tx, scope, lease, row, steps)
+
+    async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
+        """See `TaskJournal.heartbeat`."""
+        async with self._database.scoped(_scope(lease)) as tx:
+            state = await tx.fetch_value(
+                QUERIES["extend_lease"], {"id": lease.task_id, "epoch": lease.epoch, "lease_s": lease_s}
+            )
+            if state is None:
+                raise LeaseLost
+            tx.defer(QUERIES["set_due"], {"task_id": lease.task_id, "after_s": lease_s, "quiet_s": 0.0})
+            return TaskState(state)
+
+    async def begin(self, lease: Lease, *, kind: StepKind, target: str, given: JsonValue) -> Step:
+        """See `TaskJournal.begin`."""
+        scope = _scope(lease)
+        async with self._database.scoped(scope) as tx:
+            step_id = self._ids.new("step")
+            moved = await self._move(tx, lease, STATE_OF_STEP[kind], step_id=step_id, steps=1)
+            row = await tx.fetch_one(
+                QUERIES["insert_step"],
+                {
+                    "task_id": lease.task_id,
+                    "sequence": moved["step_count"],
+                    "id": step_id,
+                    "kind": str(kind),
+                    "target": target,
+                    "sealed_input": await self._sealed.seal_json(tx, scope, "steps.input", step_id, given),
+                    "epoch": lease.epoch,
+                },
+            )
+            assert row is not None
+            return Step(
+                id=step_id,
+                sequence=moved["step_count"],
+                kind=kind,
+                state=StepState.STARTED,
+                target=target,
+                input=given,
+                output=None,
+                ids=CallIds(),
+                item_ids=(),
+                lease_epoch=lease.epoch,
+                create_time=row["create_time"],
+                end_time=None,
+            )
+
+    async def resume(self, lease: Lease, step: Step) -> Step:
+        """See `TaskJournal.resume`."""
+        async with self._database.scoped(_scope(lease)) as tx:
+            await self._move(tx, lease, STATE_OF_STEP[step.kind], step_id=step.id)
+            await tx.execute(QUERIES["restart_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch})
+            return step
+
+    async def finish_step(self, lease: Lease, step: Step, result: StepResult, *, responding: bool = False) -> None:
+        """See `TaskJournal.finish_step`."""
+        async with self._database.scoped(_scope(lease)) as tx:
+            wanted = TaskState.RESPONDING if responding else STATE_OF_STEP[step.kind]
+            await self._move(
+                tx,
+                lease,
+                wanted,
+                step_id=step.id,
+                keep_cancelling=True,
+                tokens=result.token_count,
+                calls=result.call_count,
+                progress=result.state is StepState.DONE or step.kind is StepKind.TOOL_CALL,
+            )
+            await self._close_step(tx, lease, step.id, result)
+
+    async def park(self, lease: Lease, step: Step, ids: CallIds, *, wake_after_s: float) -> None:
+        """See `TaskJournal.park`."""
+        scope = _scope(lease)
+        async with self._database.scoped(scope) as tx:
+            row = await self._lock(tx, lease)
+            if row["state"] == TaskState.WAITING_REVIEW:
+                await self._release(tx, lease)
+            else:
+                await self._move(
+                    tx, lease, TaskState.WAITING_REVIEW, step_id=step.id, held=False, parked=True, progress=True
+                )
+                await tx.execute(
+                    QUERIES["park_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch, **_ids(ids)}
+                )
+            await wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
+
+    async def succeed(self, lease: Lease, text: str) -> None:
+        """See `TaskJournal.succeed`."""
+        scope = _scope(lease)
+        async with self._database.scoped(scope) as tx:
+            row = await self._lock(tx, lease)
+            if row["state"] != TaskState.RESPONDING:
+                await self._move(tx, lease, TaskState.RESPONDING)
+            sealed = await self._sealed.seal_text(tx, scope, "tasks.output", lease.task_id, text)
+            moved = await self._move(tx, lease, TaskState.SUCCEEDED, held=False, sealed_output=sealed)
+            answer = MessageDraft(role=MessageRole.ASSISTANT, content=text)
+            await append_messages(tx, self._sealed, self._ids, scope, moved["session_id"], [answer])
+            await self._ended(tx, lease, moved, TaskState.SUCCEEDED, "")
+
+    async def fail(
+        self, lease: Lease, *, code: str, message: str, retry_after_s: float, attempts_max: int
+    ) -> TaskState:
+        """See `TaskJournal.fail`."""
+        scope = _scope(lease)
+        async with self._database.scoped(scope) as tx:
+            row = await self._lock(tx, lease)
+            if row["stalled_attempts"] + 1 >= attempts_max:
+                await self._die(tx, lease, code, message)
+                return TaskState.DEAD
+            await self._move(tx, lease, TaskState.FAILED, held=False, stalled=1, error_code=code, error_message=message)
+            await wake(tx, scope, lease.task_id, WakeUp(retry_after_s, self._quiet_s))
+            return TaskState.FAILED
+
+    async def die(self, lease: Lease, *, code: str, message: str) -> None:
+        """See `TaskJournal.die`."""
+        async with self._database.scoped(_scope(lease)) as tx:
+            await self._die(tx, lease, code, message)
+
+    async def end_cancelled(self, lease: Lease) -> None:
+        """See `TaskJournal.end_cancelled`."""
+        async with self._database.scoped(_scope(lease)) as tx:
+            row = await self._lock(tx, lease)
+            if row["state"] != TaskState.CANCELLING:
+                raise LeaseLost  # ended by the one who asked
+            moved = await self._move(tx, lease, TaskState.CANCELLED, held=False, keep_cancelling=True)
+            await self._give_up_steps(tx, lease, "cancelled")
+            await self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
+
+    async def release(self, lease: Lease) -> None:
+        """See `TaskJournal.release`."""
+        scope = _scope(lease)
+        async with self._database.scoped(scope) as tx:
+            await self._release(tx, lease)
+            await wake(tx, scope, lease.task_id, WakeUp(0.0, self._quiet_s))
+
+    async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
+        opened = self._sealed
+        task_id = lease.task_id
+        return Claim(
+            lease=lease,
+            state=TaskState(row["state"]),
+            agent=Agent.of(await opened.open_json(tx, scope, "tasks.agent", task_id, row["sealed_agent"])),
+            grant=grant_from_json(await opened.open_json(tx, scope, "tasks.grant", task_id, row["sealed_grant"])),
+            session_id=row["session_id"],
+            question=await opened.open_text(tx, scope, "tasks.input", task_id, row["sealed_input"]),
+            question_sequence=row["question_sequence"],
+            steps=tuple([await read_step(tx, opened, scope, step) for step in steps]),
+            used=Counters(steps=row["step_count"], tokens=row["token_count"], calls=row["call_count"]),
+            attempt=row["attempt"],
+            stalled_attempts=row["stalled_attempts"],
+            seconds_left=row["seconds_left"],
+            parked_s=row["parked_s"],
+            traceparent=row["traceparent"],
+        )
+
+    async def _lock(self, tx: Tx, lease: Lease) -> Row:
+        row = await tx.fetch_one(QUERIES["lock_task"], {"id": lease.task_id})
+        if row is None:
+            raise LeaseLost
+        return row
+
+    async def _move(
+        self,
+        tx: Tx,
+        lease: Lease,
+        wanted: TaskState,
+        *,
+        step_id: str = "",
+        keep_cancelling: bool = False,
+        held: bool = True,
+        parked: bool = False,
+        progress: bool = False,
+        **changes: Any,
+    ) -> Row:
+        """Change the task under the fence and add the event; give the row's counters.
+
+        Raises LeaseLost when the epoch is another one, and CancelRequested when
+        the task was asked to stop, unless `keep_cancelling`.
+        """
+        before = TaskState((await self._lock(tx, lease))["state"])
+        after = wanted
+        if before is TaskState.CANCELLING and wanted is not TaskState.CANCELLED:
+            after = before
+        elif not may_become(before, wanted):
+            if before in ENDED:
+                raise LeaseLost
+            raise InternalError(f"a task does not go from {before} to {wanted}")
+        values = {
+            "id": lease.task_id, "epoch": lease.epoch, "state": str(after), "held": held, "parked": parked,
+            "progress": progress, "ended": after in ENDED, "events": 1, "steps": 0, "tokens": 0, "calls": 0,
+            "stalled": 0, "error_code": "", "error_message": "", "sealed_output": None, **changes,
+        }  # fmt: skip
+        moved = await tx.fetch_one(QUERIES["move_task"], values)
+        if moved is None:
+            raise LeaseLost
+        if after is not wanted and not keep_cancelling:
+            raise CancelRequested  # the transaction is undone with it
+        await add_event(tx, _scope(lease), lease.task_id, moved["event_count"], after, step_id)
+        return moved
+
+    async def _close_step(self, tx: Tx, lease: Lease, step_id: str, result: StepResult) -> None:
+        scope = _scope(lease)
+        await tx.execute(
+            QUERIES["finish_step"],
+            {
+                "task_id": lease.task_id,
+                "id": step_id,
+                "state": str(result.state),
+                "sealed_output": await self._sealed.seal_json(tx, scope, "steps.output", step_id, result.output),
+                "item_ids": list(result.item_ids),
+                "epoch": lease.epoch,
+                **_ids(result.ids),
+            },
+        )
+
+    async def _give_up_steps(self, tx: Tx, lease: Lease, why: str) -> None:
+        """Close what was under way: its outcome is not known here, and nobody asks again."""
+        for row in await tx.fetch_all(QUERIES["open_steps"], {"task_id": lease.task_id}):
+            sealed = await self._sealed.seal_json(
+                tx, _scope(lease), "steps.output", row["id"], {"outcome": "UNKNOWN", "error": why}
+            )
+            await tx.execute(QUERIES["give_up_step"], {
+                "task_id": lease.task_id, "id": row["id"], "state": str(StepState.FAILED), "sealed_output": sealed,
+                "epoch": lease.epoch,
+            })  # fmt: skip
+
+    async def _release(self, tx: Tx, lease: Lease) -> None:
+        if not await tx.execute(QUERIES["release_task"], {"id": lease.task_id, "epoch": lease.epoch}):
+            raise LeaseLost
+
+    async def _die(self, tx: Tx, lease: Lease, code: str, message: str) -> None:
+        moved = await self._move(tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message)
+        await self._give_up_steps(tx, lease, code)
+        await self._ended(tx, lease, moved, TaskState.DEAD, code)
+
+    async def _ended(self, tx: Tx, lease: Lease, moved: Row, state: TaskState, reason: str) -> None:
+        await tx.execute(QUERIES["clear_due"], {"task_id": lease.task_id})
+        event = AuditEvent(
+            kind=Kind.TASK_FINISHED,
+            actor=Actor(
+                tenant=lease.tenant,
+                user=lease.user,
+                principal=f"agent:{lease.user}/{moved['agent']}",
+                chain=(*moved["agent_chain"], moved["agent"]),
+                session_id=moved["session_id"],
+                task_id=lease.task_id,
+            ),
+            service="harness",
+            outcome=Outcome.OK if state is TaskState.SUCCEEDED else Outcome.ERROR,
+            reason=reason,
+            target_type="task",
+            target_ids=[lease.task_id],
+            trace_id=trace_id_of(moved["traceparent"]),
+        )
+        record(tx, event)
+
+
+def _scope(lease: Lease) -> Scope:
+    return owner_scope(lease.tenant, lease.user)
+
+
+def _ids(ids: CallIds) -> dict[str, str]:
+    return {"call_id": ids.call_id, "decision_id": ids.decision_id, "review_id": ids.review_id}

@@ -1,0 +1,180 @@
+"""TaskStore on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from memoryos_audit import Actor, AuditEvent, Kind, Outcome, record
+from memoryos_core.ids import IdSource
+from memoryos_core.scope import Scope
+from memoryos_postgres import Database
+from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.transaction import Tx
+
+from memoryos_harness.adapters.message_rows import append_messages
+from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, read_event, read_step, read_task, wake
+from memoryos_harness.domain.grants import grant_to_json
+from memoryos_harness.domain.sessions import MessageDraft, MessageRole
+from memoryos_harness.domain.states import ENDED, StepState, TaskState
+from memoryos_harness.domain.tasks import Step, Task, TaskEvent
+from memoryos_harness.errors import TaskEnded, TaskNotFound
+from memoryos_harness.ports import NewTask, Request
+
+NOT_KNOWN = {"outcome": "UNKNOWN", "error": "cancelled"}
+"""Output of a step that was under way when its task was ended from outside."""
+
+
+class PostgresTasks:
+    """See `TaskStore`."""
+
+    def __init__(
+        self, database: Database, sealed: SealedColumns, idempotency: Idempotency, ids: IdSource, *, quiet_s: float
+    ) -> None:
+        self._database = database
+        self._sealed = sealed
+        self._idempotency = idempotency
+        self._ids = ids
+        self._quiet_s = quiet_s
+
+    async def submit(self, scope: Scope, task: NewTask, request: Request) -> Task:
+        """See `TaskStore.submit`."""
+        async with self._database.scoped(scope) as tx:
+            stored = await self._idempotency.begin(tx, scope, request.rpc, request.request_id, request.body)
+            if stored is not None:
+                return await self._get(tx, scope, stored.decode())
+            task_id = self._ids.new("task")
+            question = MessageDraft(role=MessageRole.USER, content=task.input)
+            place = await append_messages(tx, self._sealed, self._ids, scope, task.session_id, [question])
+            await self._insert(tx, scope, task_id, task, place)
+            await add_event(tx, scope, task_id, 1, TaskState.IDLE)
+            await wake(tx, scope, task_id, WakeUp(0.0, self._quiet_s))
+            record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
+            await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
+            return await self._get(tx, scope, task_id)
+
+    async def get(self, scope: Scope, task_id: str) -> Task:
+        """See `TaskStore.get`."""
+        async with self._database.scoped(scope) as tx:
+            return await self._get(tx, scope, task_id)
+
+    async def cancel(self, scope: Scope, task_id: str, request: Request) -> Task:
+        """See `TaskStore.cancel`."""
+        async with self._database.scoped(scope) as tx:
+            stored = await self._idempotency.begin(tx, scope, request.rpc, request.request_id, request.body)
+            if stored is None:
+                await self._cancel(tx, scope, task_id, request)
+                await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
+            return await self._get(tx, scope, task_id)
+
+    async def list_steps(self, scope: Scope, task_id: str, *, after_sequence: int, limit: int) -> tuple[Step, ...]:
+        """See `TaskStore.list_steps`."""
+        async with self._database.scoped(scope) as tx:
+            await self._exists(tx, task_id)
+            rows = await tx.fetch_all(
+                QUERIES["list_steps"], {"task_id": task_id, "after": after_sequence, "limit": limit}
+            )
+            return tuple([await read_step(tx, self._sealed, scope, row) for row in rows])
+
+    async def get_steps(self, scope: Scope, task_id: str, step_ids: Sequence[str]) -> Mapping[str, Step]:
+        """See `TaskStore.get_steps`."""
+        async with self._database.scoped(scope) as tx:
+            rows = await tx.fetch_all(QUERIES["steps_by_id"], {"task_id": task_id, "ids": list(set(step_ids))})
+            return {row["id"]: await read_step(tx, self._sealed, scope, row) for row in rows}
+
+    async def events(self, scope: Scope, task_id: str, *, after_sequence: int, limit: int) -> tuple[TaskEvent, ...]:
+        """See `TaskStore.events`."""
+        async with self._database.scoped(scope) as tx:
+            await self._exists(tx, task_id)
+            rows = await tx.fetch_all(
+                QUERIES["list_events"], {"task_id": task_id, "after": after_sequence, "limit": limit}
+            )
+            return tuple(read_event(row) for row in rows)
+
+    async def _get(self, tx: Tx, scope: Scope, task_id: str) -> Task:
+        row = await tx.fetch_one(QUERIES["get_task"], {"id": task_id})
+        if row is None:
+            raise TaskNotFound
+        return await read_task(tx, self._sealed, scope, row)
+
+    async def _exists(self, tx: Tx, task_id: str) -> None:
+        if await tx.fetch_one(QUERIES["get_task"], {"id": task_id}) is None:
+            raise TaskNotFound
+
+    async def _insert(self, tx: Tx, scope: Scope, task_id: str, task: NewTask, place: int) -> None:
+        seal = self._sealed
+        values = {
+            "id": task_id,
+            "agent_chain": list(task.grant.chain),
+            "session_id": task.session_id,
+            "question_sequence": place,
+            "agent": task.agent.name,
+            "agent_version": task.agent.version,
+            "sealed_agent": await seal.seal_json(tx, scope, "tasks.agent", task_id, task.agent.definition()),
+            "sealed_grant": await seal.seal_json(tx, scope, "tasks.grant", task_id, grant_to_json(task.grant)),
+            "sealed_input": await seal.seal_text(tx, scope, "tasks.input", task_id, task.input),
+            "seconds": float(task.agent.limits.seconds),
+            "traceparent": task.traceparent,
+        }
+        await tx.execute(QUERIES["insert_task"], values)
+
+    async def _cancel(self, tx: Tx, scope: Scope, task_id: str, request: Request) -> None:
+        """CANCELLING; and CANCELLED in the same transaction when no worker lives that could end it."""
+        row = await tx.fetch_one(QUERIES["lock_task"], {"id": task_id})
+        if row is None:
+            raise TaskNotFound
+        state = TaskState(row["state"])
+        if state is TaskState.CANCELLED:
+            return
+        if state in ENDED:
+            raise TaskEnded
+        if state is not TaskState.CANCELLING:
+            await self._move(tx, scope, task_id, TaskState.CANCELLING)
+        if not row["live"]:
+            for step in await tx.fetch_all(QUERIES["open_steps"], {"task_id": task_id}):
+                await self._close_step(tx, scope, task_id, step["id"], row["lease_epoch"])
+            session_id = await self._move(tx, scope, task_id, TaskState.CANCELLED)
+            await tx.execute(QUERIES["clear_due"], {"task_id": task_id})
+            record(tx, _finished(scope, task_id, session_id, request.rpc))
+
+    async def _move(self, tx: Tx, scope: Scope, task_id: str, state: TaskState) -> str:
+        row = await tx.fetch_one(
+            QUERIES["cancel_task"], {"id": task_id, "state": str(state), "ended": state is TaskState.CANCELLED}
+        )
+        assert row is not None
+        await add_event(tx, scope, task_id, row["event_count"], state)
+        return str(row["session_id"])
+
+    async def _close_step(self, tx: Tx, scope: Scope, task_id: str, step_id: str, epoch: int) -> None:
+        sealed = await self._sealed.seal_json(tx, scope, "steps.output", step_id, dict(NOT_KNOWN))
+        await tx.execute(QUERIES["give_up_step"], {
+            "task_id": task_id, "id": step_id, "state": str(StepState.FAILED), "sealed_output": sealed, "epoch": epoch,
+        })  # fmt: skip
+
+
+def _audit(kind: Kind, scope: Scope, task_id: str, session_id: str, rpc: str, version: str) -> AuditEvent:
+    return AuditEvent(
+        kind=kind,
+        actor=Actor.of(scope),
+        service="harness",
+        method=rpc,
+        target_type="task",
+        target_ids=[task_id],
+        task_id=task_id,
+        attributes={"session_id": session_id, "agent_version": version},
+    )
+
+
+def _finished(scope: Scope, task_id: str, session_id: str, rpc: str) -> AuditEvent:
+    return AuditEvent(
+        kind=Kind.TASK_FINISHED,
+        actor=Actor.of(scope),
+        service="harness",
+        method=rpc,
+        outcome=Outcome.ERROR,
+        reason=str(TaskState.CANCELLED),
+        target_type="task",
+        target_ids=[task_id],
+        task_id=task_id,
+        attributes={"session_id": session_id},
+    )

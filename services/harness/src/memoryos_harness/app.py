@@ -1,0 +1,172 @@
+"""Composition root of the harness server and its worker: nothing else constructs an adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import AsyncExitStack
+
+from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
+from memoryos_audit import DenialRecorder, ReadRecorder
+from memoryos_core.clock import Clock, SystemClock
+from memoryos_core.config import Config, ConfigError
+from memoryos_core.ids import UlidSource
+from memoryos_core.keys import KeySet
+from memoryos_core.sections import IdentitySection, PeersSection, SealingSection
+from memoryos_core.tokens import TokenSigner, TokenVerifier
+from memoryos_grpc import Channels, GrpcSection, Server
+from memoryos_models.build import build_chat_model
+from memoryos_models.config import ModelsSection
+from memoryos_postgres import Database, PostgresSection, roles
+from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
+from memoryos_telemetry import Telemetry, TelemetrySection, configure
+
+from memoryos_harness.adapters.agent_files import AgentFiles
+from memoryos_harness.adapters.grpc_memory import GrpcMemory
+from memoryos_harness.adapters.grpc_tools import GrpcTools
+from memoryos_harness.adapters.page_keys import TenantPageKeys
+from memoryos_harness.adapters.postgres_due import PostgresDue
+from memoryos_harness.adapters.postgres_journal import PostgresJournal
+from memoryos_harness.adapters.postgres_news import PostgresNews
+from memoryos_harness.adapters.postgres_sessions import PostgresSessions
+from memoryos_harness.adapters.postgres_tasks import PostgresTasks
+from memoryos_harness.adapters.procrastinate_queue import ProcrastinateWakeUps
+from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.adapters.task_tokens import SignedTaskTokens
+from memoryos_harness.config import HarnessSection
+from memoryos_harness.operations.run_task import run_task
+from memoryos_harness.operations.sweep_tasks import SweepSettings, sweep_until
+from memoryos_harness.operations.task_run import RunPorts, RunSettings
+from memoryos_harness.servicers.sessions import SessionsServicer
+from memoryos_harness.servicers.tasks import TasksServicer
+
+SERVICE = "harness"
+WORKER = "harness-worker"
+SECTIONS = (
+    GrpcSection,
+    TelemetrySection,
+    PostgresSection,
+    IdentitySection,
+    SealingSection,
+    HarnessSection,
+)
+WORKER_SECTIONS = (*SECTIONS, ModelsSection, PeersSection)
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(config: Config, stop: asyncio.Event) -> None:
+    """Serve sessions and tasks until `stop` is set, then let running calls end."""
+    clock = SystemClock()
+    ids = UlidSource(clock)
+    telemetry = configure(config[TelemetrySection], SERVICE, clock)
+    section = config[HarnessSection]
+    async with AsyncExitStack() as stack:
+        stack.callback(telemetry.shutdown)
+        agents = AgentFiles.load(section.agents_dir)
+        database = await stack.enter_async_context(Database(config[PostgresSection], roles.HARNESS))
+        recorder = ReadRecorder(database)
+        stack.push_async_callback(recorder.close)
+        denials = DenialRecorder(recorder, SERVICE)
+        stack.push_async_callback(denials.close)
+        keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
+        sealed = SealedColumns(keyring)
+        idempotency = Idempotency(keyring)
+        keys = TenantPageKeys(database, keyring)
+        news = PostgresNews(config[PostgresSection].dsn(roles.HARNESS))
+        sessions = PostgresSessions(database, sealed, idempotency, ids)
+        tasks = PostgresTasks(database, sealed, idempotency, ids, quiet_s=section.wake_up_grace_s)
+        server = Server(
+            SERVICE,
+            [
+                (sessions_pb2_grpc.add_SessionsServicer_to_server, SessionsServicer(sessions, keys)),
+                (tasks_pb2_grpc.add_TasksServicer_to_server, TasksServicer(tasks, agents, news, keys)),
+            ],
+            verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
+            telemetry=telemetry,
+            config=config[GrpcSection],
+            audit=denials,
+            clock=clock,
+        )
+        listening = asyncio.create_task(news.listen())
+        try:
+            await server.serve_until(stop)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+async def work(config: Config, stop: asyncio.Event) -> None:
+    """Run tasks until `stop` is set, then end or give back those under way within the drain time."""
+    clock = SystemClock()
+    telemetry = configure(config[TelemetrySection], WORKER, clock)
+    async with AsyncExitStack() as stack:
+        stack.callback(telemetry.shutdown)
+        database = await stack.enter_async_context(Database(config[PostgresSection], roles.HARNESS))
+        ports = await _run_ports(config, stack, database, telemetry, clock)
+        section = config[HarnessSection]
+        settings = run_settings(section)
+
+        async def on_wake_up(tenant: str, task_id: str) -> None:
+            await run_task(ports, settings, tenant, task_id, stop)
+
+        sweeping = asyncio.create_task(sweep_until(PostgresDue(database), sweep_settings(section), stop))
+        try:
+            queue = ProcrastinateWakeUps(config[PostgresSection], section, name=settings.holder)
+            await queue.run(on_wake_up, stop)
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
+
+
+async def _run_ports(
+    config: Config, stack: AsyncExitStack, database: Database, telemetry: Telemetry, clock: Clock
+) -> RunPorts:
+    identity, peers = config[IdentitySection], config[PeersSection]
+    if identity.service_key_file is None or identity.task_key_file is None:
+        raise ConfigError("the worker needs identity.service_key_file and identity.task_key_file")
+    if not peers.memoryfs or not peers.tool_gateway:
+        raise ConfigError("the worker needs peers.memoryfs and peers.tool_gateway")
+    model = build_chat_model(config[ModelsSection])
+    if model is None:
+        raise ConfigError("the worker needs models.chat_url: an OpenAI-compatible endpoint")
+    stack.push_async_callback(model.close)
+    ids = UlidSource(clock)
+    channels = Channels(
+        SERVICE, TokenSigner.load(identity.service_key_file, clock, ids), telemetry, config[GrpcSection], clock
+    )
+    stack.push_async_callback(channels.close)
+    keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
+    sealed = SealedColumns(keyring)
+    return RunPorts(
+        journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
+        sessions=PostgresSessions(database, sealed, Idempotency(keyring), ids),
+        memory=GrpcMemory(channels.open(peers.memoryfs, "memoryfs")),
+        tools=GrpcTools(channels.open(peers.tool_gateway, "tool-gateway")),
+        model=model,
+        tokens=SignedTaskTokens(TokenSigner.load(identity.task_key_file, clock, ids)),
+        clock=clock,
+    )
+
+
+def run_settings(section: HarnessSection) -> RunSettings:
+    """Give the settings of runs; the holder's name is unique, so that a restarted worker of one name is another."""
+    return RunSettings(
+        holder=f"{section.worker_name}-{secrets.token_hex(4)}",
+        lease_s=section.lease_s,
+        heartbeat_s=min(section.heartbeat_s, section.lease_s / 3),
+        model_deadline_s=section.model_deadline_s,
+        tries=section.tries,
+        retry_base_s=section.retry_base_s,
+        retry_max_s=section.retry_max_s,
+        review_poll_min_s=section.review_poll_min_s,
+        review_poll_max_s=section.review_poll_max_s,
+        in_flight_poll_s=section.review_poll_min_s,
+    )
+
+
+def sweep_settings(section: HarnessSection) -> SweepSettings:
+    """Give the settings of the sweeper."""
+    return SweepSettings(every_s=section.sweep_s, quiet_s=section.wake_up_grace_s, lost_worker_s=section.lost_worker_s)

@@ -1,0 +1,1 @@
+"""Rules of sessions and tasks, without I/O."""

@@ -1,0 +1,80 @@
+"""What the model is told of a tool call: success, refusal, or that it is not known (I11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from memoryos_core.canonical import JsonValue, canonical_json
+
+from memoryos_harness.domain.states import StepState
+from memoryos_harness.domain.tasks import NO_CALL, CallIds, StepResult
+
+TOOL_CONTENT_BYTES_MAX: Final = 65_536
+"""Longest tool answer that a model is shown; more is cut off and said so."""
+
+UNKNOWN_MESSAGE: Final = (
+    "Contact was lost. It is not known whether this happened. Do not call it again; say that it is not known."
+)
+REFUSED_MESSAGE: Final = "This call is not allowed."
+FAILED_MESSAGE: Final = "The call failed."
+
+
+class CallOutcomeKind(StrEnum):
+    """What became of a call in the tool-gateway."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    REFUSED = "REFUSED"
+    INVALID = "INVALID"
+    UNKNOWN = "UNKNOWN"
+    PARKED = "PARKED"
+    IN_FLIGHT = "IN_FLIGHT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOutcome:
+    """A call as the tool-gateway tells it. `message` is safe for the model, `code` is for programs."""
+
+    kind: CallOutcomeKind
+    result: JsonValue = None
+    message: str = ""
+    code: str = ""
+    ids: CallIds = NO_CALL
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is something to tell the model."""
+        return self.kind not in (CallOutcomeKind.PARKED, CallOutcomeKind.IN_FLIGHT)
+
+
+def tool_result(outcome: CallOutcome) -> StepResult:
+    """Give the journal entry of an ended call, whose `content` is the tool message for the model."""
+    state = StepState.DONE if outcome.kind is CallOutcomeKind.SUCCEEDED else StepState.FAILED
+    output = {"outcome": str(outcome.kind), "content": _content(outcome)}
+    return StepResult(state=state, output=output, ids=outcome.ids)
+
+
+def _content(outcome: CallOutcome) -> str:
+    """Give the JSON that the model reads. Of a refusal it holds the safe sentence and nothing else."""
+    match outcome.kind:
+        case CallOutcomeKind.SUCCEEDED:
+            return _cut(canonical_json({"status": "ok", "result": outcome.result}).decode())
+        case CallOutcomeKind.UNKNOWN:
+            answer = {"status": "unknown", "message": UNKNOWN_MESSAGE}
+        case CallOutcomeKind.INVALID:
+            answer = {"status": "invalid", "message": outcome.message or FAILED_MESSAGE}
+        case CallOutcomeKind.FAILED:
+            answer = {"status": "failed", "message": outcome.message or FAILED_MESSAGE, "code": outcome.code}
+        case _:
+            answer = {"status": "refused", "message": outcome.message or REFUSED_MESSAGE}
+    return canonical_json(answer).decode()
+
+
+def _cut(text: str) -> str:
+    raw = text.encode()
+    if len(raw) <= TOOL_CONTENT_BYTES_MAX:
+        return text
+    kept = raw[:TOOL_CONTENT_BYTES_MAX].decode("utf-8", "ignore")
+    return canonical_json({"status": "ok", "result_cut_off": kept, "size_bytes": len(raw)}).decode()

@@ -1,0 +1,144 @@
+"""The tool step: one call through the tool-gateway, at most once whatever dies (I5).
+
+The id of the journaled step is the request id of the call. Whoever carries the
+step on calls again with the same id, and the gateway's journal tells what
+became of it; nothing here ever makes a new id for the same request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from memoryos_core.crashpoints import crash_point
+from memoryos_core.errors import DependencyUnavailable
+from memoryos_telemetry.names import (
+    CALL_ID,
+    DECISION_ID,
+    EFFECT_STATE,
+    EXECUTE_TOOL,
+    GEN_AI_OPERATION,
+    GEN_AI_TOOL,
+    LEASE_EPOCH,
+    REVIEW_ID,
+    SKILL,
+    STEP_ID,
+    TASK_ID,
+)
+from memoryos_telemetry.telemetry import tracer
+from opentelemetry.trace import Span
+
+from memoryos_harness.domain.journal import ToolRequest, tool_input, tool_request_of
+from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, tool_result
+from memoryos_harness.domain.states import StepKind, TaskState
+from memoryos_harness.domain.tasks import Step
+from memoryos_harness.domain.tool_names import skills_by_tool_name
+from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
+
+UNKNOWN_TOOL: Final = "unknown_tool"
+_TRACER = tracer("memoryos.harness")
+
+
+async def call_tool(run: TaskRun, *, request: ToolRequest | None = None, started: Step | None = None) -> bool:
+    """Journal the outcome of a call, or carry a started step to its end; False when it waits for a person.
+
+    A tool that the model was not offered, and arguments that are no JSON
+    object, never reach the gateway: the model is told so.
+    """
+    lease = run.claim.lease
+    if started is None:
+        assert request is not None
+        skill = _offered_skill(run, request)
+        crash_point("harness.step.before_journal")
+        step = await run.ports.journal.begin(
+            lease, kind=StepKind.TOOL_CALL, target=skill or UNKNOWN_TOOL, given=tool_input(request, skill)
+        )
+    elif run.claim.state is TaskState.WAITING_REVIEW:
+        step = started  # the task goes on waiting unless the call has moved on; the claim was its fence
+    else:
+        step = await run.ports.journal.resume(lease, started)
+    run.started(step)
+    crash_point("harness.step.after_started")
+    outcome = _refused_here(step) or await _call(run, step)
+    crash_point("harness.step.after_effect")
+    if outcome.kind is CallOutcomeKind.PARKED:
+        wait_s = run.settings.review_poll_s(run.claim.parked_s)
+        await run.ports.journal.park(lease, step, outcome.ids, wake_after_s=wait_s)
+        return False
+    await run.finish(step, tool_result(outcome))
+    crash_point("harness.step.after_done")
+    return True
+
+
+def _offered_skill(run: TaskRun, request: ToolRequest) -> str:
+    """Give the skill that the model means, or "" when the step that asked was not offered it."""
+    asked = next(step for step in run.steps if step.sequence == request.model_step)
+    given: Any = asked.input
+    return skills_by_tool_name(given["tools"]).get(request.name, "")
+
+
+def _refused_here(step: Step) -> CallOutcome | None:
+    request = tool_request_of(step)
+    given: Any = step.input
+    if not given["skill"]:
+        return CallOutcome(kind=CallOutcomeKind.INVALID, message="There is no tool of this name.")
+    if request.arguments_error:
+        return CallOutcome(kind=CallOutcomeKind.INVALID, message=f"The call was not made: {request.arguments_error}.")
+    return None
+
+
+async def _call(run: TaskRun, step: Step) -> CallOutcome:
+    given: Any = step.input
+    skill = str(given["skill"])
+    attributes: dict[str, str | int] = {
+        GEN_AI_OPERATION: EXECUTE_TOOL,
+        GEN_AI_TOOL: skill,
+        SKILL: skill,
+        TASK_ID: run.claim.lease.task_id,
+        STEP_ID: step.id,
+        LEASE_EPOCH: run.claim.lease.epoch,
+    }
+    with _TRACER.span(f"{EXECUTE_TOOL} {skill}", attributes=attributes) as span:
+        outcome = await _settled(run, step, skill)
+        _describe(span, outcome)
+        return outcome
+
+
+async def _settled(run: TaskRun, step: Step, skill: str) -> CallOutcome:
+    """Ask until the call is parked or has ended. A gateway that stays silent fails the attempt, the step stays open."""
+    failures = 0
+    while True:
+        try:
+            outcome = await run.ports.tools.call_skill(
+                run.ports.tokens.mint(run.claim),
+                skill=skill,
+                arguments=tool_request_of(step).arguments.encode(),
+                request_id=step.id,
+                lease_epoch=run.claim.lease.epoch,
+            )
+        except DependencyUnavailable as error:
+            failures += 1
+            if run.claim.state is TaskState.WAITING_REVIEW:
+                return CallOutcome(kind=CallOutcomeKind.PARKED, ids=step.ids)  # look again later
+            if failures >= run.settings.tries:
+                raise AttemptFailed(
+                    "tools_unavailable", "The tool-gateway does not answer.", error.retry_after_s
+                ) from error
+            await asyncio.sleep(error.retry_after_s or run.settings.backoff_s(failures - 1))
+            continue
+        if outcome.kind is not CallOutcomeKind.IN_FLIGHT:
+            return outcome
+        if run.seconds_left <= 0:
+            return CallOutcome(kind=CallOutcomeKind.UNKNOWN, ids=outcome.ids)
+        await asyncio.sleep(run.settings.in_flight_poll_s)
+
+
+def _describe(span: Span, outcome: CallOutcome) -> None:
+    span.set_attribute(EFFECT_STATE, str(outcome.kind))
+    for name, value in (
+        (CALL_ID, outcome.ids.call_id),
+        (DECISION_ID, outcome.ids.decision_id),
+        (REVIEW_ID, outcome.ids.review_id),
+    ):
+        if value:
+            span.set_attribute(name, value)

@@ -1,0 +1,194 @@
+"""One wake-up of a worker: take a task, carry it on from its journal, give it back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from memoryos_core.crashpoints import crash_point
+from memoryos_core.errors import DependencyUnavailable, MemoryOSError, NotAllowed
+from memoryos_telemetry.context import continue_trace
+from memoryos_telemetry.names import (
+    ATTEMPT,
+    GEN_AI_AGENT,
+    GEN_AI_OPERATION,
+    INVOKE_AGENT,
+    LEASE_EPOCH,
+    SESSION_ID,
+    TASK_ID,
+)
+from memoryos_telemetry.telemetry import tracer
+
+from memoryos_harness.domain.journal import (
+    LIMIT_SECONDS,
+    AskModel,
+    CallTool,
+    Die,
+    DoRecall,
+    Respond,
+    Resume,
+    next_action,
+)
+from memoryos_harness.domain.states import StepKind, TaskState
+from memoryos_harness.domain.tasks import Step
+from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.operations.ask_model import ask_model
+from memoryos_harness.operations.call_tool import call_tool
+from memoryos_harness.operations.recall_for_model import recall_for_model
+from memoryos_harness.operations.task_run import AttemptFailed, RunPorts, RunSettings, TaskDies, TaskRun
+
+_LOG: Final = logging.getLogger(__name__)
+_TRACER: Final = tracer("memoryos.harness")
+
+
+async def run_task(ports: RunPorts, settings: RunSettings, tenant: str, task_id: str, stop: asyncio.Event) -> bool:
+    """Carry a task on until it ends, waits, or `stop` is set; False when there was nothing to take.
+
+    Whatever goes wrong is in the task's row afterwards: FAILED with a
+    wake-up, DEAD with a reason, or held by a lease that runs out. Cancelling
+    this call gives the lease back; steps that were under way are carried on by
+    the next worker.
+    """
+    claim = await ports.journal.claim(tenant, task_id, holder=settings.holder, lease_s=settings.lease_s)
+    if claim is None:
+        return False
+    run = TaskRun(ports=ports, settings=settings, claim=claim, stop=stop)
+    attributes: dict[str, str | int] = {
+        GEN_AI_OPERATION: INVOKE_AGENT,
+        GEN_AI_AGENT: claim.agent.name,
+        TASK_ID: task_id,
+        SESSION_ID: claim.session_id,
+        ATTEMPT: claim.attempt,
+        LEASE_EPOCH: claim.lease.epoch,
+    }
+    with (
+        continue_trace(claim.traceparent),
+        _TRACER.span(f"{INVOKE_AGENT} {claim.agent.name}", attributes=attributes),
+    ):
+        await _held(run)
+    return True
+
+
+async def _held(run: TaskRun) -> None:
+    """Drive the task while its heartbeat goes; without the lease nothing more is done."""
+    driver = asyncio.ensure_future(_drive(run))
+    heart = asyncio.ensure_future(_beat(run))
+    try:
+        await asyncio.wait({driver, heart}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        await _cancelled(driver, heart)
+        await asyncio.shield(_give_back(run))
+        raise
+    if not driver.done():
+        _LOG.warning("lease lost, stopping", extra={"task_id": run.claim.lease.task_id})
+    await _cancelled(driver, heart)
+    if driver.done() and not driver.cancelled():
+        driver.result()
+
+
+async def _cancelled(*tasks: asyncio.Future[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _give_back(run: TaskRun) -> None:
+    try:
+        await run.ports.journal.release(run.claim.lease)
+    except MemoryOSError as error:
+        # The lease runs out by itself: the task is late, not lost.
+        _LOG.warning("lease not given back", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
+
+
+async def _beat(run: TaskRun) -> None:
+    """Hold the lease; return when it is lost. A silent database is not a lost lease: writes are fenced anyway."""
+    while True:
+        await asyncio.sleep(run.settings.heartbeat_s)
+        try:
+            state = await run.ports.journal.heartbeat(run.claim.lease, lease_s=run.settings.lease_s)
+        except LeaseLost:
+            return
+        except MemoryOSError as error:
+            _LOG.warning("heartbeat failed", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
+            continue
+        if state is TaskState.CANCELLING:
+            run.cancel.set()
+
+
+async def _drive(run: TaskRun) -> None:
+    lease, journal = run.claim.lease, run.ports.journal
+    try:
+        try:
+            await _steps(run)
+        except AttemptFailed as failure:
+            await _fail(run, failure)
+        except TaskDies as death:
+            await journal.die(lease, code=death.code, message=death.message)
+        except NotAllowed:
+            await journal.die(lease, code="not_allowed", message="The agent asks for more than its user may give.")
+        except DependencyUnavailable:
+            await _fail(run, AttemptFailed("store_unavailable", "A store did not answer."))
+        except (CancelRequested, LeaseLost):
+            raise
+        except Exception:
+            _LOG.exception("step failed", extra={"task_id": lease.task_id})
+            await _fail(run, AttemptFailed("internal", "A fault of ours stopped this attempt."))
+    except CancelRequested:
+        await journal.end_cancelled(lease)
+    except LeaseLost:
+        _LOG.warning("write refused: another worker holds the task", extra={"task_id": lease.task_id})
+
+
+async def _fail(run: TaskRun, failure: AttemptFailed) -> None:
+    await run.ports.journal.fail(
+        run.claim.lease,
+        code=failure.code,
+        message=failure.message,
+        retry_after_s=failure.retry_after_s or run.settings.backoff_s(run.claim.stalled_attempts),
+        attempts_max=run.claim.agent.limits.attempts,
+    )
+
+
+async def _steps(run: TaskRun) -> None:
+    """Do one action of the journal after the other."""
+    lease, journal = run.claim.lease, run.ports.journal
+    if run.claim.state is TaskState.CANCELLING:
+        raise CancelRequested
+    if run.claim.stalled_attempts >= run.claim.agent.limits.attempts:
+        raise TaskDies("attempts", "Every attempt ended before a step was finished.")
+    while True:
+        if run.stop.is_set():
+            await journal.release(lease)
+            return
+        action = next_action(run.claim.agent, run.steps, run.used)
+        if run.seconds_left <= 0 and not isinstance(action, Respond):
+            raise TaskDies(LIMIT_SECONDS, f"The task reached its limit of {run.claim.agent.limits.seconds} seconds.")
+        match action:
+            case Respond(text):
+                crash_point("harness.task.before_finish")
+                await journal.succeed(lease, text)
+                return
+            case Die(code, message):
+                raise TaskDies(code, message)
+            case DoRecall(recall):
+                await recall_for_model(run, recall=recall)
+            case AskModel():
+                await ask_model(run)
+            case CallTool(request):
+                if not await call_tool(run, request=request):
+                    return
+            case Resume(step):
+                if not await _resume(run, step):
+                    return
+
+
+async def _resume(run: TaskRun, step: Step) -> bool:
+    match step.kind:
+        case StepKind.MEMORY_READ:
+            await recall_for_model(run, started=step)
+        case StepKind.MODEL_CALL:
+            await ask_model(run, started=step)
+        case StepKind.TOOL_CALL:
+            return await call_tool(run, started=step)
+    return True

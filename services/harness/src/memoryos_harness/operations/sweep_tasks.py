@@ -1,0 +1,48 @@
+"""Look for tasks that nobody looks at, and wake workers for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from memoryos_core.errors import MemoryOSError
+
+from memoryos_harness.ports import DueTasks
+
+_LOG: Final = logging.getLogger(__name__)
+WAKE_BATCH_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    """How often, and how long a sent wake-up is trusted. All in seconds."""
+
+    every_s: float
+    quiet_s: float
+    lost_worker_s: float
+
+
+async def sweep_tasks(due: DueTasks, settings: SweepSettings) -> int:
+    """Wake workers for tasks whose time has come and whose wake-up was lost; give how many.
+
+    That covers leases that ran out, retries, reviews, and rows whose queue job
+    died with its worker. Two sweepers at once wake each task once.
+    """
+    woken = await due.wake_due(limit=WAKE_BATCH_MAX, quiet_s=settings.quiet_s)
+    await due.clear_lost_jobs(silent_s=settings.lost_worker_s)
+    return woken
+
+
+async def sweep_until(due: DueTasks, settings: SweepSettings, stop: asyncio.Event) -> None:
+    """Sweep again and again until `stop` is set; a store that does not answer is tried again."""
+    while not stop.is_set():
+        try:
+            await sweep_tasks(due, settings)
+        except MemoryOSError as error:
+            _LOG.warning("sweep failed", extra={"reason": error.reason})
+        try:
+            await asyncio.wait_for(stop.wait(), settings.every_s)
+        except TimeoutError:
+            continue

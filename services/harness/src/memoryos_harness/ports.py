@@ -1,0 +1,292 @@
+"""Everything that Harness asks of the world. Adapters are built in app.py only.
+
+Storage calls take a Scope and see the rows of its user alone; a row of another
+user is absent (None, or the NotFound error of its kind). Every method of
+SessionStore, TaskStore and TaskJournal is one transaction: all of it is kept
+when it returns, and nothing when it raises. A store that does not answer is
+DependencyUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from memoryos_core.canonical import JsonValue
+from memoryos_core.paging import PageTokens
+from memoryos_core.scope import Scope
+from memoryos_core.tokens import Identity
+
+from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.outcomes import CallOutcome
+from memoryos_harness.domain.sessions import Message, MessageDraft, Session
+from memoryos_harness.domain.states import StepKind, TaskState
+from memoryos_harness.domain.tasks import CallIds, Counters, Lease, Step, StepResult, Task, TaskEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What makes a retry of one mutating call safe: the same id with the same body gives the same answer.
+
+    With another body the call raises RequestIdReused.
+    """
+
+    rpc: str
+    request_id: str
+    body: bytes
+
+
+class SessionStore(Protocol):
+    """Sessions of one user."""
+
+    async def create(self, scope: Scope, request: Request) -> Session:
+        """Keep a new session of the scope's user."""
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        """Give a session, or raise SessionNotFound."""
+
+    async def append(
+        self, scope: Scope, session_id: str, drafts: Sequence[MessageDraft], request: Request
+    ) -> tuple[Message, ...]:
+        """Keep messages at the end of a session, in order, or raise SessionNotFound."""
+
+    async def list_messages(
+        self, scope: Scope, session_id: str, *, after_sequence: int, limit: int
+    ) -> tuple[Message, ...]:
+        """Give messages after a place, oldest first, or raise SessionNotFound."""
+
+    async def history(self, scope: Scope, session_id: str, *, before_sequence: int, limit: int) -> tuple[Message, ...]:
+        """Give the newest `limit` messages before a place, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to be kept."""
+
+    session_id: str
+    agent: Agent
+    grant: Identity
+    input: str
+    traceparent: str
+
+
+class TaskStore(Protocol):
+    """Tasks as their user sees them."""
+
+    async def submit(self, scope: Scope, task: NewTask, request: Request) -> Task:
+        """Keep a task with its question as the user's message, and wake a worker for it.
+
+        Task, message, first event, wake-up and audit row are one transaction:
+        an acknowledged task is never lost. Raises SessionNotFound.
+        """
+
+    async def get(self, scope: Scope, task_id: str) -> Task:
+        """Give a task, or raise TaskNotFound."""
+
+    async def cancel(self, scope: Scope, task_id: str, request: Request) -> Task:
+        """Ask a task to stop; one that no worker holds is CANCELLED at once.
+
+        A worker that holds it ends its step, and then the task. Raises
+        TaskNotFound, and TaskEnded when it ended otherwise than by a cancel.
+        """
+
+    async def list_steps(self, scope: Scope, task_id: str, *, after_sequence: int, limit: int) -> tuple[Step, ...]:
+        """Give steps after a place, in order, or raise TaskNotFound."""
+
+    async def get_steps(self, scope: Scope, task_id: str, step_ids: Sequence[str]) -> Mapping[str, Step]:
+        """Give the steps of these ids, by id."""
+
+    async def events(self, scope: Scope, task_id: str, *, after_sequence: int, limit: int) -> tuple[TaskEvent, ...]:
+        """Give events after a place, in order, or raise TaskNotFound."""
+
+
+class NewsSignal(Protocol):
+    """Says that something happened to one task since `clear`."""
+
+    def clear(self) -> None:
+        """Forget what was heard."""
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when something was heard, or after `timeout_s`."""
+
+
+class TaskNews(Protocol):
+    """Tells watchers that a task has new events. It may miss one: watchers look again after a while."""
+
+    def of(self, tenant: str, task_id: str) -> AbstractAsyncContextManager[NewsSignal]:
+        """Give the signal of one task while the context is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A task that this worker holds now, with all that its journal says."""
+
+    lease: Lease
+    state: TaskState
+    agent: Agent
+    grant: Identity
+    session_id: str
+    question: str
+    question_sequence: int
+    steps: tuple[Step, ...]
+    used: Counters
+    attempt: int
+    stalled_attempts: int
+    seconds_left: float
+    parked_s: float
+    traceparent: str
+
+
+class TaskJournal(Protocol):
+    """The writes of workers. Each one is fenced: a worker whose lease was taken over changes nothing (LeaseLost).
+
+    When the task was asked to stop, every change of state but `finish_step`
+    and `end_cancelled` raises CancelRequested; `finish_step` still keeps what
+    was done.
+    """
+
+    async def claim(self, tenant: str, task_id: str, *, holder: str, lease_s: float) -> Claim | None:
+        """Take a task that nobody holds, by compare-and-set on the database's clock; None when there is none.
+
+        The epoch grows by one. A lease that ran out counts as an attempt.
+        """
+
+    async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
+        """Hold the lease for another `lease_s` from now and give the task's state."""
+
+    async def begin(self, lease: Lease, *, kind: StepKind, target: str, given: JsonValue) -> Step:
+        """Journal a new step as STARTED."""
+
+    async def resume(self, lease: Lease, step: Step) -> Step:
+        """Journal that a STARTED step is carried on under this lease."""
+
+    async def finish_step(self, lease: Lease, step: Step, result: StepResult, *, responding: bool = False) -> None:
+        """Journal what became of a step; `responding` when the answer is known now.
+
+        A task that waited for a review is TOOL_CALLING again; one that was
+        asked to stop stays so.
+        """
+
+    async def park(self, lease: Lease, step: Step, ids: CallIds, *, wake_after_s: float) -> None:
+        """Let the task wait for a person: WAITING_REVIEW, lease given back, wake-up set.
+
+        A task that waits already goes on waiting, without a new event.
+        """
+
+    async def succeed(self, lease: Lease, text: str) -> None:
+        """Append the answer to the session and end the task SUCCEEDED."""
+
+    async def fail(
+        self, lease: Lease, *, code: str, message: str, retry_after_s: float, attempts_max: int
+    ) -> TaskState:
+        """End this attempt: FAILED with a wake-up, or DEAD at the cap."""
+
+    async def die(self, lease: Lease, *, code: str, message: str) -> None:
+        """End the task DEAD."""
+
+    async def end_cancelled(self, lease: Lease) -> None:
+        """End a task that was asked to stop; steps that were under way are journaled as not known."""
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back and wake another worker at once."""
+
+
+class DueTasks(Protocol):
+    """The content-free list of when somebody must look at a task next, over all tenants."""
+
+    async def wake_due(self, *, limit: int, quiet_s: float) -> int:
+        """Wake workers for tasks that are due, each at most once in `quiet_s`; give how many.
+
+        Safe when two do it at once.
+        """
+
+    async def clear_lost_jobs(self, *, silent_s: float) -> int:
+        """Drop queue jobs of workers that are gone; give how many. Tasks do not depend on them."""
+
+
+OnWakeUp = Callable[[str, str], Awaitable[None]]
+"""Called with tenant and task id. It may be called twice for one wake-up, and for a task that has ended."""
+
+
+class WakeUps(Protocol):
+    """The queue that wakes workers. It may lose wake-ups: the due list finds those tasks again."""
+
+    async def run(self, on_wake_up: OnWakeUp, stop: asyncio.Event) -> None:
+        """Call back for each wake-up, several at once, until `stop` is set; then return within the drain time.
+
+        Calls that still run then are cancelled.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecalledItem:
+    """One item of memory, as it is shown to a model: data with its citation."""
+
+    id: str
+    content: str
+    score: float
+    valid_from: str
+    trusted: bool
+
+
+class MemoryReader(Protocol):
+    """Recall from MemoryFS."""
+
+    async def recall(
+        self, token: str, *, path: str, query: str, top_k: int, min_score: float
+    ) -> tuple[RecalledItem, ...]:
+        """Give the best items below a path, best first.
+
+        Raises NotAllowed when the token does not reach the path, and
+        DependencyUnavailable when MemoryFS does not answer.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """A skill that the agent could be allowed to call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class ToolBox(Protocol):
+    """The tool-gateway. The same `request_id` is the same call, for ever."""
+
+    async def list_skills(self, token: str) -> tuple[Skill, ...]:
+        """Give the skills that policy lets this token think of; DependencyUnavailable when it does not answer."""
+
+    async def call_skill(
+        self, token: str, *, skill: str, arguments: bytes, request_id: str, lease_epoch: int
+    ) -> CallOutcome:
+        """Make the call, or tell what became of it when it was made before.
+
+        Bad arguments, an unknown skill and a refusal are outcomes. Raises
+        LeaseLost when a newer epoch was seen, and DependencyUnavailable when
+        the outcome could not be learned: asking again with the same id is safe.
+        """
+
+
+class TaskTokens(Protocol):
+    """Mints the tokens of a task's agent."""
+
+    def mint(self, claim: Claim) -> str:
+        """Give a short-lived token, never wider than the grant; raises NotAllowed when the agent asks for more."""
+
+
+class AgentCatalog(Protocol):
+    """The agent files."""
+
+    def find(self, name: str) -> Agent:
+        """Give the agent of that name as its file says now, or raise AgentNotFound."""
+
+
+class PageKeys(Protocol):
+    """The keys that page tokens are signed with, one per tenant."""
+
+    async def of(self, scope: Scope) -> PageTokens:
+        """Give the page tokens of the scope's tenant."""

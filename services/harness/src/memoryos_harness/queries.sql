@@ -1,0 +1,249 @@
+-- Statements of Harness. Row security adds tenant and user of the transaction to
+-- every one of them; they are written out all the same (I1).
+
+-- name: insert_session
+INSERT INTO harness.sessions (tenant, id, user_id)
+VALUES (core.tenant(), %(id)s, core.user_name())
+RETURNING id, user_id, create_time, last_active_time, turn_count
+
+-- name: get_session
+SELECT id, user_id, create_time, last_active_time, turn_count
+FROM harness.sessions
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+
+-- name: extend_session
+-- Takes the next places in a session; the row lock puts writers in order.
+UPDATE harness.sessions
+SET message_count = message_count + %(messages)s,
+    turn_count = turn_count + %(turns)s,
+    last_active_time = clock_timestamp()
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+RETURNING message_count
+
+-- name: insert_message
+INSERT INTO harness.messages
+    (tenant, session_id, sequence, id, user_id, role, sealed_content, tool_call_id, tool_name, token_count)
+VALUES (core.tenant(), %(session_id)s, %(sequence)s, %(id)s, core.user_name(), %(role)s, %(sealed_content)s,
+    %(tool_call_id)s, %(tool_name)s, %(token_count)s)
+
+-- name: list_messages
+SELECT id, sequence, role, sealed_content, tool_call_id, tool_name, token_count, create_time
+FROM harness.messages
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND session_id = %(session_id)s
+    AND sequence > %(after)s
+ORDER BY sequence
+LIMIT %(limit)s
+
+-- name: last_messages
+SELECT id, sequence, role, sealed_content, tool_call_id, tool_name, token_count, create_time
+FROM harness.messages
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND session_id = %(session_id)s
+    AND sequence < %(before)s
+ORDER BY sequence DESC
+LIMIT %(limit)s
+
+-- name: insert_task
+INSERT INTO harness.tasks
+    (tenant, id, user_id, agent_chain, session_id, question_sequence, agent, agent_version,
+     sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent)
+VALUES (core.tenant(), %(id)s, core.user_name(), %(agent_chain)s, %(session_id)s, %(question_sequence)s, %(agent)s,
+    %(agent_version)s, %(sealed_agent)s, %(sealed_grant)s, %(sealed_input)s,
+    clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s)
+
+-- name: get_task
+SELECT id, user_id, agent_chain, session_id, agent, agent_version, sealed_input, sealed_output, state, error_code,
+    error_message, attempt, lease_epoch, step_count, traceparent, create_time, update_time, end_time
+FROM harness.tasks
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+
+-- name: claim_task
+-- The compare-and-set that makes one worker the holder. A lease found expired is
+-- an attempt that died; the first claim and the one after FAILED start one.
+UPDATE harness.tasks
+SET lease_epoch = lease_epoch + 1,
+    lease_holder = %(holder)s,
+    lease_expire_time = clock_timestamp() + make_interval(secs => %(lease_s)s),
+    attempt = attempt + CASE WHEN attempt = 0 OR lease_holder IS NOT NULL OR state = 'FAILED' THEN 1 ELSE 0 END,
+    stalled_attempts = stalled_attempts + CASE WHEN lease_holder IS NOT NULL THEN 1 ELSE 0 END,
+    update_time = clock_timestamp()
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+    AND end_time IS NULL
+    AND (lease_holder IS NULL OR lease_expire_time <= clock_timestamp())
+RETURNING lease_epoch, state, session_id, question_sequence, sealed_agent, sealed_grant, sealed_input, attempt,
+    stalled_attempts, step_count, token_count, call_count, traceparent,
+    extract(epoch FROM deadline_time - COALESCE(park_time, clock_timestamp()))::float8 AS seconds_left,
+    COALESCE(extract(epoch FROM clock_timestamp() - park_time), 0)::float8 AS parked_s
+
+-- name: extend_lease
+UPDATE harness.tasks
+SET lease_expire_time = clock_timestamp() + make_interval(secs => %(lease_s)s)
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+    AND lease_epoch = %(epoch)s AND lease_holder IS NOT NULL
+RETURNING state
+
+-- name: lock_task
+SELECT state, lease_epoch, stalled_attempts,
+    COALESCE(lease_expire_time > clock_timestamp(), false) AS live
+FROM harness.tasks
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+FOR UPDATE
+
+-- name: move_task
+-- Every change that a worker makes to a task. The lease epoch is its fence: a
+-- worker whose task was taken over changes nothing.
+UPDATE harness.tasks
+SET state = %(state)s,
+    update_time = clock_timestamp(),
+    step_count = step_count + %(steps)s,
+    token_count = token_count + %(tokens)s,
+    call_count = call_count + %(calls)s,
+    event_count = event_count + %(events)s,
+    stalled_attempts = CASE WHEN %(progress)s THEN 0 ELSE stalled_attempts + %(stalled)s END,
+    deadline_time = deadline_time
+        + CASE WHEN %(parked)s THEN interval '0' ELSE COALESCE(clock_timestamp() - park_time, interval '0') END,
+    park_time = CASE WHEN %(parked)s THEN COALESCE(park_time, clock_timestamp()) END,
+    lease_holder = CASE WHEN %(held)s THEN lease_holder END,
+    lease_expire_time = CASE WHEN %(held)s THEN lease_expire_time END,
+    error_code = %(error_code)s,
+    error_message = %(error_message)s,
+    sealed_output = %(sealed_output)s,
+    end_time = CASE WHEN %(ended)s THEN clock_timestamp() END
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+    AND lease_epoch = %(epoch)s AND lease_holder IS NOT NULL
+RETURNING event_count, step_count, stalled_attempts, session_id, agent, agent_chain, traceparent
+
+-- name: release_task
+UPDATE harness.tasks
+SET lease_holder = NULL, lease_expire_time = NULL, update_time = clock_timestamp()
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+    AND lease_epoch = %(epoch)s AND lease_holder IS NOT NULL
+
+-- name: cancel_task
+-- By the task's user, who holds no lease: the epoch grows when the task ends, so
+-- that a worker which comes back late is fenced.
+UPDATE harness.tasks
+SET state = %(state)s,
+    update_time = clock_timestamp(),
+    event_count = event_count + 1,
+    lease_epoch = lease_epoch + CASE WHEN %(ended)s THEN 1 ELSE 0 END,
+    lease_holder = CASE WHEN NOT %(ended)s THEN lease_holder END,
+    lease_expire_time = CASE WHEN NOT %(ended)s THEN lease_expire_time END,
+    park_time = NULL,
+    end_time = CASE WHEN %(ended)s THEN clock_timestamp() END
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+RETURNING event_count, session_id
+
+-- name: insert_event
+INSERT INTO harness.task_events (tenant, task_id, sequence, user_id, state, step_id)
+VALUES (core.tenant(), %(task_id)s, %(sequence)s, core.user_name(), %(state)s, %(step_id)s)
+
+-- name: list_events
+SELECT sequence, state, step_id, create_time
+FROM harness.task_events
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND sequence > %(after)s
+ORDER BY sequence
+LIMIT %(limit)s
+
+-- name: insert_step
+INSERT INTO harness.steps
+    (tenant, task_id, sequence, id, user_id, kind, state, target, sealed_input, lease_epoch)
+VALUES (core.tenant(), %(task_id)s, %(sequence)s, %(id)s, core.user_name(), %(kind)s, 'STARTED', %(target)s,
+    %(sealed_input)s, %(epoch)s)
+RETURNING create_time
+
+-- name: restart_step
+UPDATE harness.steps
+SET lease_epoch = %(epoch)s
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = %(id)s
+    AND state = 'STARTED'
+
+-- name: finish_step
+UPDATE harness.steps
+SET state = %(state)s,
+    sealed_output = %(sealed_output)s,
+    call_id = %(call_id)s,
+    decision_id = %(decision_id)s,
+    review_id = %(review_id)s,
+    item_ids = %(item_ids)s,
+    lease_epoch = %(epoch)s,
+    end_time = clock_timestamp()
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = %(id)s
+    AND state = 'STARTED'
+
+-- name: give_up_step
+UPDATE harness.steps
+SET state = %(state)s, sealed_output = %(sealed_output)s, lease_epoch = %(epoch)s, end_time = clock_timestamp()
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = %(id)s
+    AND state = 'STARTED'
+
+-- name: park_step
+UPDATE harness.steps
+SET call_id = %(call_id)s, decision_id = %(decision_id)s, review_id = %(review_id)s, lease_epoch = %(epoch)s
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = %(id)s
+    AND state = 'STARTED'
+
+-- name: list_steps
+SELECT id, sequence, kind, state, target, sealed_input, sealed_output, call_id, decision_id, review_id, item_ids,
+    lease_epoch, create_time, end_time
+FROM harness.steps
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND sequence > %(after)s
+ORDER BY sequence
+LIMIT %(limit)s
+
+-- name: steps_by_id
+SELECT id, sequence, kind, state, target, sealed_input, sealed_output, call_id, decision_id, review_id, item_ids,
+    lease_epoch, create_time, end_time
+FROM harness.steps
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = ANY(%(ids)s)
+
+-- name: open_steps
+SELECT id
+FROM harness.steps
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND state = 'STARTED'
+
+-- name: user_of_due_task
+SELECT user_id FROM harness.due_tasks WHERE tenant = %(tenant)s AND task_id = %(task_id)s
+
+-- name: set_due
+INSERT INTO harness.due_tasks (tenant, task_id, user_id, due_time, quiet_until)
+VALUES (core.tenant(), %(task_id)s, core.user_name(), clock_timestamp() + make_interval(secs => %(after_s)s),
+    clock_timestamp() + make_interval(secs => %(after_s)s + %(quiet_s)s))
+ON CONFLICT (tenant, task_id) DO UPDATE
+SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until
+
+-- name: clear_due
+DELETE FROM harness.due_tasks WHERE tenant = core.tenant() AND task_id = %(task_id)s
+
+-- name: wake_due
+-- Whoever locks a row first sends its wake-up; the other sweeper passes over it.
+WITH due AS (
+    SELECT tenant, task_id
+    FROM harness.due_tasks
+    WHERE due_time <= clock_timestamp() AND quiet_until <= clock_timestamp()
+    ORDER BY due_time
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE harness.due_tasks AS task
+SET quiet_until = clock_timestamp() + make_interval(secs => %(quiet_s)s)
+FROM due
+WHERE task.tenant = due.tenant AND task.task_id = due.task_id
+RETURNING task.tenant, task.task_id
+
+-- name: defer_job
+SELECT harness_queue.procrastinate_defer_jobs_v1(ARRAY[ROW(
+    %(queue)s::varchar, %(task_name)s::varchar, 0, NULL::text, NULL::text,
+    jsonb_build_object('tenant', %(tenant)s::text, 'task_id', %(task_id)s::text),
+    CASE WHEN %(after_s)s::float8 > 0 THEN clock_timestamp() + make_interval(secs => %(after_s)s::float8) END
+)]::harness_queue.procrastinate_job_to_defer_v1[])
+
+-- name: clear_lost_jobs
+DELETE FROM harness_queue.procrastinate_jobs AS job
+WHERE job.status = 'doing' AND NOT EXISTS (
+    SELECT 1 FROM harness_queue.procrastinate_workers AS worker
+    WHERE worker.id = job.worker_id
+        AND worker.last_heartbeat >= clock_timestamp() - make_interval(secs => %(silent_s)s)
+)
+
+-- name: notify_task
+SELECT pg_notify('memoryos_harness_task', %(payload)s)

@@ -1,0 +1,1 @@
+"""From proto to domain and back."""
