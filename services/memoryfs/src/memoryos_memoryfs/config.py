@@ -14,12 +14,17 @@ class MemoryFSSection(Section):
     section: ClassVar[str] = "memoryfs"
 
     embed_timeout_s: float = Field(
-        default=8.0, gt=0, le=60, description="Longest wait for the embedder in one call; the call's deadline is shorter."
+        default=8.0,
+        gt=0,
+        le=60,
+        description="Longest wait for the embedder in one call; the call's deadline is shorter.",
     )
     recall_depth: int = Field(
         default=200, ge=20, le=2000, description="Candidates that each arm of recall gives to the fusion."
     )
-    embed_poll_s: float = Field(default=1.0, gt=0, le=60, description="How often the due queue of vectors is looked at.")
+    embed_poll_s: float = Field(
+        default=1.0, gt=0, le=60, description="How often the due queue of vectors is looked at."
+    )
     embed_batch: int = Field(default=32, ge=1, le=500, description="Items embedded in one turn of the worker.")
     embed_attempts_max: int = Field(
         default=8, ge=1, le=100, description="Tries before an item is left without a vector and reported."

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -73,32 +72,41 @@ class Revised:
     """The words are the same: the vector of the row before serves the new revision too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What one arm says of one item; higher is better."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Where an arm may look: the caller's principals and the places, or an explicit set of items among them."""
 
-    id: str
-    score: float
+    scope: Scope
+    reader_ids: frozenset[int]
+    path_ids: frozenset[int]
+    ids: frozenset[str] | None
+    """None: every item of the places; else only these."""
+    pending: bool
+    """An item there has no vector yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmAnswer:
-    """The best candidates of one arm, best first, ties by id."""
+class DenseAnswer:
+    """The nearest items, best first, equal scores by id. `scores` is cosine similarity by item."""
 
-    hits: Sequence[Scored]
-    complete: bool
-    """Every candidate that matches is in `hits`."""
+    scores: Mapping[str, float]
+    asked: Mapping[str, float]
+    """Scores of the items that were named beside the best."""
+    compared_count: int
+    """Items in scope that have a vector."""
     exact: bool
-    """The order is that of comparing every readable candidate."""
 
 
-class AuditKind(StrEnum):
-    """Events of MemoryFS as auditors read them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LexicalAnswer:
+    """The items that hold one of the words."""
 
-    READ = "MEMORY_READ"
-    WRITE = "MEMORY_WRITE"
-    FORGET = "MEMORY_FORGET"
-    RESTORE = "MEMORY_RESTORE"
+    best: Sequence[str]
+    """Those that hold most, best first, equal ones by id."""
+    shares: Mapping[str, float]
+    """BM25 of every item that matched, as a share of what the query's own text would score, 0..1."""
+    truncated: bool
+    """A bound ended the search: more items hold the words."""
 
 
 class Journal(Protocol):
@@ -114,14 +122,16 @@ class Journal(Protocol):
     async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
         """Keep the answer for 7 days."""
 
-    async def audit(self, kind: AuditKind, path: MemoryPath, ids: Sequence[str]) -> None:
+    async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """Record the call, one row for all its ids; it commits with the transaction or refuses it."""
 
 
 class ReadTrail(Protocol):
     """Audit of reads: rows of concurrent calls share a commit, which each call awaits."""
 
-    async def record(self, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool) -> None:
+    async def record(
+        self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool = True
+    ) -> None:
         """Record one call that gave out `ids`, or (`found` false) asked for them in vain.
 
         Returns once it is committed; raises AuditUnavailable when it cannot be.
@@ -161,31 +171,20 @@ class ItemStore(Protocol):
 class RecallIndex(Protocol):
     """Both arms of recall. Their answers are candidates: only the truth says what is readable."""
 
-    async def dense(self, within: Candidates, query: Vector, limit: int) -> ArmAnswer:
-        """Give the nearest items by cosine similarity among `within`."""
+    async def within(self, path: MemoryPath, where: ItemFilter) -> Within:
+        """Give where to look for `path`; with a filter, the set of items that pass it, by the truth."""
 
-    async def lexical(self, within: Candidates, words: Sequence[str], limit: int) -> ArmAnswer:
-        """Give the items that hold most of `words`, rare ones counting more (BM25), among `within`."""
+    async def readable(self, path: MemoryPath, where: ItemFilter) -> Within:
+        """Give exactly the items that may be served now, by the truth; costs as many rows as there are."""
 
-    async def within(self, path: MemoryPath, where: ItemFilter) -> Candidates:
-        """Give the candidates at or below `path`; a filter is applied before any arm is asked."""
+    async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:
+        """Give the nearest items among `within`, and the scores of those `named`."""
 
-    async def readable(self, path: MemoryPath, where: ItemFilter) -> Candidates:
-        """Give exactly the items that may be served, by the truth; costs as many rows as match."""
+    async def lexical(self, within: Within, words: Mapping[str, int], limit: int) -> LexicalAnswer:
+        """Score the items among `within` that hold any of `words`, rare ones counting more, and name the `limit` best.
 
-    async def pending(self, path: MemoryPath) -> bool:
-        """Tell whether an item at or below `path` has no vector yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """Where an arm may look: the caller's principals and the places, or an explicit set of items."""
-
-    scope: Scope
-    reader_ids: tuple[int, ...]
-    path_ids: tuple[int, ...]
-    ids: tuple[str, ...] | None
-    """None: every item of the places; else only these."""
+        `words` are search tokens with their count in the query.
+        """
 
 
 class Work(Protocol):
@@ -234,10 +233,13 @@ class EmbedQueue(Protocol):
     """The content-free due queue of items without a vector."""
 
     async def due(self, limit: int) -> list[DueEmbed]:
-        """Give the rows that are due, oldest first, across tenants; names only."""
+        """Give rows that are due, oldest first, across tenants; names only."""
 
-    async def embed(self, rows: Sequence[DueEmbed], scope: Scope, vectors: Mapping[str, Vector], model: str) -> None:
-        """Keep the vectors of those items that are still pending in that text, and take them off the queue."""
+    async def load(self, rows: Sequence[DueEmbed]) -> dict[str, Item]:
+        """Give the items of rows of one owner, read as that owner; rows of items that need no vector are removed."""
 
-    async def put_off(self, rows: Sequence[DueEmbed], *, delay_s: float, reason: str, attempts_max: int) -> int:
-        """Try again later; give the number of rows given up after `attempts_max` tries."""
+    async def keep(self, items: Sequence[Item], vectors: Sequence[Vector]) -> int:
+        """Index the vectors of those items that are still at that revision; give their number."""
+
+    async def put_off(self, rows: Sequence[DueEmbed], reason: str) -> int:
+        """Try again later, each time after twice as long; give the number of rows given up."""

@@ -155,18 +155,18 @@ ON CONFLICT (tenant, item_id, model_id) DO UPDATE SET vec = excluded.vec;
 
 -- name: park_vector
 INSERT INTO memoryfs.parked_vectors (tenant, item_id, model_id, vec)
-VALUES (%(tenant)s, %(item_id)s, %(model_id)s, %(vec)s)
+VALUES (%(tenant)s, %(item_id)s, %(model_id)s, %(vec)s::halfvec)
 ON CONFLICT (tenant, item_id, model_id) DO UPDATE SET vec = excluded.vec;
 
 -- name: parked_vectors
-SELECT item_id, model_id, vec FROM memoryfs.parked_vectors
-WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
+SELECT item_id, vec FROM memoryfs.parked_vectors
+WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[]);
 
 -- name: unpark_vectors
 DELETE FROM memoryfs.parked_vectors WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
 
 -- name: lexical_stats
-SELECT count(*) AS documents, coalesce(avg(length), 1)::float8 AS length_mean
+SELECT count(*) AS item_count, coalesce(avg(length), 1)::float8 AS length_mean
 FROM memoryfs.item_tokens
 WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/;
 
@@ -182,6 +182,16 @@ WHERE tenant = %(tenant)s
     AND acl && %(reader_ids)s::int4[]
     AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
 LIMIT %(limit)s;
+
+-- name: lexical_frequencies
+SELECT held.hash, count(*) AS frequency
+FROM memoryfs.item_tokens, unnest(hashes) AS held (hash)
+WHERE tenant = %(tenant)s
+    AND held.hash = ANY (%(hashes)s::int8[])
+    AND hashes && %(hashes)s::int8[]
+    AND acl && %(reader_ids)s::int4[]
+    AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
+GROUP BY held.hash;
 
 -- name: enqueue_embeds
 INSERT INTO memoryfs.item_embeds (tenant, item_id, owner, due_time)

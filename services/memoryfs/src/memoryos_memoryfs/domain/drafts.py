@@ -181,9 +181,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         trust=(draft.trust or _default_trust(origin)) if sets("trust") else before.trust,
         origin=origin,
         confidence=confidence,
-        importance=(0.5 if draft.importance is None else draft.importance)
-        if sets("importance")
-        else before.importance,
+        importance=(0.5 if draft.importance is None else draft.importance) if sets("importance") else before.importance,
         state=state,
         valid_from=valid_from,
         valid_to=valid_to,

@@ -22,6 +22,7 @@ _CAPS: Final = {
 }
 """Highest confidence by origin: a conclusion is never as sure as a statement."""
 
+
 def capped_confidence(asked: float | None, origin: Origin) -> float:
     """Give the confidence an item gets; absent: 1 for stated, 0.9 for others, then the caps."""
     wanted = asked if asked is not None else (1.0 if origin is Origin.STATED else 0.9)

@@ -56,9 +56,7 @@ async def embed_drafts(parts: Parts, drafts: Sequence[Draft], deadline_s: float)
     """Give a vector per draft; None where it is to stay as it is, or where the embedder is down."""
     vectors: list[Vector | None] = [None] * len(drafts)
     given = [n for n, draft in enumerate(drafts) if draft.embedding is not None]
-    rows = given_vectors(
-        parts, [drafts[n].embedding_model for n in given], [drafts[n].embedding or () for n in given]
-    )
+    rows = given_vectors(parts, [drafts[n].embedding_model for n in given], [drafts[n].embedding or () for n in given])
     for n, vector in zip(given, rows, strict=True):
         vectors[n] = vector
     asked = [n for n, draft in enumerate(drafts) if draft.embedding is None and draft.sets("content")]

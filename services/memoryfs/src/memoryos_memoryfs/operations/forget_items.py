@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memoryos_core.paths import MemoryPath
@@ -12,7 +11,7 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.errors import ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import AuditKind, Work
+from memoryos_memoryfs.ports import Work
 
 _FORGET = "memoryos.memoryfs.v1.MemoryFS/Forget"
 _RESTORE = "memoryos.memoryfs.v1.MemoryFS/Restore"
@@ -43,7 +42,7 @@ async def forget_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
         if any(item.state is State.FORGOTTEN for item in items):
             raise ItemNotFound
         await work.items.set_state(items, State.FORGOTTEN, Cause.FORGET)
-        return await _finish(work, _FORGET, command, AuditKind.FORGET, len(items))
+        return await _finish(work, _FORGET, command, len(items))
 
 
 async def restore_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
@@ -62,7 +61,7 @@ async def restore_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
             if item.state is not State.FORGOTTEN:
                 raise ItemStateForbids(metadata={"id": item.id, "state": item.state.name})
         await work.items.set_state(items, State.ACTIVE, Cause.RESTORE)
-        return await _finish(work, _RESTORE, command, AuditKind.RESTORE, len(items))
+        return await _finish(work, _RESTORE, command, len(items))
 
 
 async def _locked(parts: Parts, work: Work, scope: Scope, command: NamedItems) -> list[Item]:
@@ -87,8 +86,7 @@ def _named(scope: Scope, path: MemoryPath, item: Item) -> bool:
     return path.contains(item.path) and access.readable(scope, item) and not hidden
 
 
-async def _finish(work: Work, rpc: str, command: NamedItems, kind: AuditKind, count: int) -> int:
-    ids: Sequence[str] = sorted(set(command.ids))
-    await work.journal.audit(kind, command.path, ids)
+async def _finish(work: Work, rpc: str, command: NamedItems, count: int) -> int:
+    await work.journal.audit(rpc, command.path, sorted(set(command.ids)))
     await work.journal.keep(rpc, command.request_id, str(count).encode())
     return count

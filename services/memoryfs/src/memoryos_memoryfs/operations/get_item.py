@@ -9,6 +9,8 @@ from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.errors import ItemNotFound
 from memoryos_memoryfs.parts import Parts
 
+_RPC = "memoryos.memoryfs.v1.MemoryFS/Get"
+
 
 async def get_item(parts: Parts, scope: Scope, item_id: str) -> Item:
     """Give the current revision of an item.
@@ -20,7 +22,7 @@ async def get_item(parts: Parts, scope: Scope, item_id: str) -> Item:
     async with parts.storage.transaction(scope) as work:
         item = (await work.items.find([item_id])).get(item_id)
     if item is None or not access.visible(scope, item) or item.expired(parts.clock.now()):
-        await parts.trail.record(scope, None, [item_id], found=False)
+        await parts.trail.record(_RPC, scope, None, [item_id], found=False)
         raise ItemNotFound
-    await parts.trail.record(scope, item.path, [item_id], found=True)
+    await parts.trail.record(_RPC, scope, item.path, [item_id])
     return item

@@ -56,13 +56,15 @@ async def list_items(parts: Parts, scope: Scope, query: ListQuery) -> Page:
     page = [
         item
         for item in found[:size]
-        if access.readable(scope, item) and query.path.contains(item.path) and (access.owns(scope, item) or not own_only)
+        if access.readable(scope, item)
+        and query.path.contains(item.path)
+        and (access.owns(scope, item) or not own_only)
     ]
     token = ""
     if len(found) > size:
         last = found[size - 1]
         token = tokens.encode(scope, _METHOD, query.binding, (_micros(last.create_time), last.id))
-    await parts.trail.record(scope, query.path, [item.id for item in page], found=True)
+    await parts.trail.record(_METHOD, scope, query.path, [item.id for item in page])
     return Page(page, token)
 
 

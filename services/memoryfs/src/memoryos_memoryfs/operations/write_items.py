@@ -14,11 +14,11 @@ from memoryos_core.scope import Scope
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import Draft, Moment, changed_item, new_item
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
-from memoryos_memoryfs.domain.tokens import item_words
+from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import AuditKind, Revised, Vector, Work, Written
+from memoryos_memoryfs.ports import Revised, Vector, Work, Written
 
 RPC = "memoryos.memoryfs.v1.MemoryFS/Write"
 
@@ -66,9 +66,9 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     try:
         created = {n: new_item(draft, moment) for n, draft in enumerate(command.drafts) if not draft.id}
         vectors = await embed_drafts(parts, command.drafts, command.deadline_s)
-    except MemoryOSError:
+    except MemoryOSError as error:
         # A retry of an answered call gets its answer even where the same words would be refused now.
-        return await _answered(parts, scope, command)
+        return await _answered(parts, scope, command, error)
     readers = {reader for draft in command.drafts for reader in draft.readers}
     await parts.storage.prepare(scope, command.path, sorted(readers))
     async with parts.storage.transaction(scope) as work:
@@ -81,19 +81,19 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
         await work.items.revise(list(revised.values()))
         after = {**added, **{n: change.after for n, change in revised.items()}}
         results = [_result(after[n].item) for n in range(len(command.drafts))]
-        await work.journal.audit(AuditKind.WRITE, command.path, [result.id for result in results])
+        await work.journal.audit(RPC, command.path, [result.id for result in results])
         await work.journal.keep(RPC, command.request_id, _encode(results))
         crash_point("memoryfs.write.before_commit")
     crash_point("memoryfs.write.after_commit")
     return results
 
 
-async def _answered(parts: Parts, scope: Scope, command: WriteCommand) -> list[WriteResult]:
-    """Give the answer this request_id had before; without one, let the error being handled through."""
+async def _answered(parts: Parts, scope: Scope, command: WriteCommand, error: MemoryOSError) -> list[WriteResult]:
+    """Give the answer this request_id had before; without one, raise `error`."""
     async with parts.storage.transaction(scope) as work:
         answer = await work.journal.replay(RPC, command.request_id, command.body)
         if answer is None:
-            raise  # noqa: PLE0704 - called from an except block; rolls the new row back
+            raise error  # rolls the new row back
     return _decode(answer)
 
 
@@ -148,7 +148,7 @@ def _updatable(moment: Moment, item: Item | None) -> bool:
 def _written(parts: Parts, item: Item, vector: Vector | None) -> Written:
     if vector is not None:
         item = replace(item, embed_state=EmbedState.DONE, embedding_model=parts.embedder.model_id)
-    return Written(item=item, words=item_words(item.payload.content), vector=vector)
+    return Written(item=item, words=item_tokens(item.payload.content), vector=vector)
 
 
 def _result(item: Item) -> WriteResult:

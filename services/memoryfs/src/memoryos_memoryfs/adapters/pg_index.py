@@ -1,0 +1,177 @@
+"""The index rows of items: words, order and vectors of what is active, parked vectors of what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memoryos_postgres import queries
+from memoryos_vectors.halfvec import HalfVec, read_halfvec
+from memoryos_vectors.ports import VectorEntry
+
+from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.domain.items import EmbedState, Item, State
+from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.domain.tokens import item_tokens
+from memoryos_memoryfs.ports import Vector, Written
+
+_QUERIES = queries.load("memoryos_memoryfs")
+_COPY_MIN: Final = 8
+"""COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
+_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "int8[]", "int2[]", "int4")
+_TOKEN_COLUMNS: Final = ("tenant", "item_id", "path_id", "acl", "create_time", "hashes", "counts", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An item with the numbers that its index rows need."""
+
+    written: Written
+    path_id: int
+    acl: tuple[int, ...]
+
+
+class IndexRows:
+    """Writes index rows in the transaction of their items."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tx = session.tx
+        self._tenant = session.tenant
+
+    async def put(self, items: Sequence[Written], *, fresh: bool) -> None:
+        """Index the active ones, park the vectors of the others, and queue what has no vector.
+
+        `fresh`: none of them has an index row.
+        """
+        active = [written for written in items if written.item.state is State.ACTIVE]
+        entries = await self._entries(active)
+        await self._put_tokens(entries)
+        await self._put_vectors(entries, fresh=fresh)
+        await self._enqueue([written.item for written in active if written.item.embed_state is EmbedState.PENDING])
+        for written in items:
+            if written.item.state is not State.ACTIVE and written.vector is not None:
+                await self._park(written.item.id, written.vector)
+
+    async def put_vectors(self, items: Sequence[Written]) -> None:
+        """Index the vectors of active items that had none."""
+        await self._put_vectors(await self._entries(items), fresh=False)
+
+    async def take(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """Remove every index row of the items and give the vectors they had, parked ones too."""
+        model_id = self._session.shared.model_id
+        found = {**(await self._parked(ids)), **(await self._session.vectors().vectors(self._tenant, model_id, ids))}
+        await self._remove(ids)
+        await self._tx.execute(_QUERIES["unpark_vectors"], {"tenant": self._tenant, "ids": list(ids)})
+        return found
+
+    async def park(self, ids: Sequence[str]) -> None:
+        """Remove every index row of the items; their vectors stay for Restore."""
+        await self._tx.execute(_QUERIES["park_vectors"], {"tenant": self._tenant, "ids": list(ids)})
+        await self._remove(ids)
+
+    async def unpark(self, items: Sequence[Item]) -> None:
+        """Bring back the index rows of items that are what they were before `park`."""
+        active = [item for item in items if item.state is State.ACTIVE]
+        ids = [item.id for item in active]
+        vectors = await self._parked(ids)
+        await self._tx.execute(_QUERIES["unpark_vectors"], {"tenant": self._tenant, "ids": ids})
+        await self.put(
+            [
+                Written(item=item, words=item_tokens(item.payload.content), vector=vectors.get(item.id))
+                for item in active
+            ],
+            fresh=True,
+        )
+
+    async def _remove(self, ids: Sequence[str]) -> None:
+        await self._session.vectors().delete(self._tenant, ids)
+        await self._tx.execute(_QUERIES["delete_tokens"], {"tenant": self._tenant, "ids": list(ids)})
+        await self._tx.execute(_QUERIES["dequeue_embeds"], {"tenant": self._tenant, "ids": list(ids)})
+
+    async def _entries(self, items: Sequence[Written]) -> list[_Entry]:
+        session = self._session
+        key = (await session.keys()).tokens
+        principals = {written.item.owner for written in items}.union(*(written.item.readers for written in items))
+        numbers = await session.shared.names.numbers(self._tx, self._tenant, principals)
+        places = {path: path_key(key, path) for path in {written.item.path for written in items}}
+        entries = []
+        for written in items:
+            item = written.item
+            path_id = await session.shared.names.path_number(self._tx, self._tenant, places[item.path])
+            acl = tuple(dict.fromkeys((numbers[item.owner], *(numbers[reader] for reader in item.readers))))
+            entries.append(_Entry(written, path_id, acl))
+        return entries
+
+    async def _put_vectors(self, entries: Sequence[_Entry], *, fresh: bool) -> None:
+        await self._session.vectors().upsert(
+            self._tenant,
+            self._session.shared.model_id,
+            [_vector_entry(entry, entry.written.vector) for entry in entries if entry.written.vector is not None],
+            fresh=fresh,
+        )
+
+    async def _put_tokens(self, entries: Sequence[_Entry]) -> None:
+        if not entries:
+            return
+        keys = await self._session.keys()
+        rows = [
+            {
+                "tenant": self._tenant,
+                "item_id": entry.written.item.id,
+                "path_id": entry.path_id,
+                "acl": list(entry.acl),
+                "create_time": entry.written.item.create_time,
+                "hashes": self._session.shared.hashes.of(keys, entry.written.words),
+                "counts": list(entry.written.words.values()),
+                "length": sum(entry.written.words.values()),
+            }
+            for entry in entries
+        ]
+        if len(rows) >= _COPY_MIN:
+            await self._copy_tokens(rows)
+        else:
+            await self._tx.executemany(_QUERIES["insert_tokens"], rows)
+
+    async def _copy_tokens(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        async with self._tx.copy(_QUERIES["copy_tokens"]) as copy:
+            copy.set_types(_TOKEN_TYPES)
+            for row in rows:
+                await copy.write_row(tuple(row[name] for name in _TOKEN_COLUMNS))
+
+    async def _enqueue(self, items: Sequence[Item]) -> None:
+        if items:
+            await self._tx.execute(
+                _QUERIES["enqueue_embeds"],
+                {
+                    "tenant": self._tenant,
+                    "ids": [item.id for item in items],
+                    "owners": [item.owner for item in items],
+                },
+            )
+
+    async def _park(self, item_id: str, vector: Vector) -> None:
+        await self._tx.execute(
+            _QUERIES["park_vector"],
+            {
+                "tenant": self._tenant,
+                "item_id": item_id,
+                "model_id": self._session.shared.model_id,
+                "vec": HalfVec(vector),
+            },
+        )
+
+    async def _parked(self, ids: Sequence[str]) -> dict[str, Vector]:
+        rows = await self._tx.fetch_all(
+            _QUERIES["parked_vectors"],
+            {"tenant": self._tenant, "ids": list(ids), "model_id": self._session.shared.model_id},
+            binary=True,
+        )
+        return {row["item_id"]: read_halfvec(row["vec"]) for row in rows}
+
+
+def _vector_entry(entry: _Entry, vector: Vector | None) -> VectorEntry:
+    assert vector is not None
+    item = entry.written.item
+    return VectorEntry(item_id=item.id, revision=item.revision, path_id=entry.path_id, acl=entry.acl, vector=vector)

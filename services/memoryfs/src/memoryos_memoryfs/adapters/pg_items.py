@@ -1,0 +1,213 @@
+"""ItemStore on PostgreSQL: the truth and, in the same transaction, its index rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from memoryos_core.paths import MemoryPath
+from memoryos_core.sealing import key_id_of
+from memoryos_postgres import queries
+from memoryos_postgres.transaction import Row
+from memoryos_telemetry.context import current_trace_id
+
+from memoryos_memoryfs.adapters.item_rows import columns_of, item_of
+from memoryos_memoryfs.adapters.pg_index import IndexRows
+from memoryos_memoryfs.adapters.places import Place, place_of
+from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.items import Cause, Item, State
+from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.ports import ItemFilter, Revised, Written
+
+_QUERIES = queries.load("memoryos_memoryfs")
+_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+_AFTER_ALL: Final = (_LAST, "~")
+"""A position after which every item comes ("~" sorts above every id)."""
+IDS_MAX: Final = 200_000
+"""Items that one filter may let through; more than that and the call would not end in time anyway."""
+
+
+class PgItems:
+    """The truth of one transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tx = session.tx
+        self._index = IndexRows(session)
+
+    async def add(self, items: Sequence[Written]) -> None:
+        """See `ItemStore.add`."""
+        if not items:
+            return
+        columns = await self._columns([written.item for written in items])
+        columns["path_id"] = [await self._path_id(written.item.path) for written in items]
+        await self._tx.execute(_QUERIES["insert_items"], {**columns, **self._stamp(Cause.WRITE)})
+        await self._index.put(items, fresh=True)
+
+    async def revise(self, items: Sequence[Revised]) -> None:
+        """See `ItemStore.revise`."""
+        if not items:
+            return
+        ids = [change.before.id for change in items]
+        tenant = self._session.tenant
+        now = items[0].after.item.update_time
+        await self._tx.execute(_QUERIES["keep_revisions"], {"tenant": tenant, "ids": ids, "now": now})
+        columns = await self._columns([change.after.item for change in items])
+        await self._tx.execute(_QUERIES["update_items"], {**columns, **self._stamp(Cause.UPDATE)})
+        kept = await self._index.take(ids)
+        after = []
+        for change in items:
+            written = change.after
+            vector = kept.get(written.item.id) if change.keep_vector else written.vector
+            after.append(Written(item=written.item, words=written.words, vector=vector))
+        await self._index.put(after, fresh=True)
+
+    async def find(self, ids: Sequence[str]) -> dict[str, Item]:
+        """See `ItemStore.find`."""
+        return await self._load("find_items", ids)
+
+    async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
+        """See `ItemStore.lock`; the policy for updates hides what is not the caller's own."""
+        return await self._load("lock_items", ids)
+
+    async def set_state(self, items: Sequence[Item], state: State, cause: Cause) -> None:
+        """See `ItemStore.set_state`."""
+        ids = [item.id for item in items]
+        tenant = self._session.tenant
+        if cause is Cause.FORGET:
+            back = {item.id: state for item in items}
+            await self._tx.execute(_QUERIES["forget_items"], {"tenant": tenant, "ids": ids})
+            await self._index.park(ids)
+        else:
+            await self._tx.execute(_QUERIES["restore_items"], {"tenant": tenant, "ids": ids})
+            restored = await self.find(ids)
+            back = {item_id: item.state for item_id, item in restored.items()}
+            await self._index.unpark([restored[item_id] for item_id in ids])
+        await self._tx.execute(
+            _QUERIES["note_changes"],
+            {
+                **self._stamp(cause),
+                "ids": ids,
+                "from_states": [int(item.state) for item in items],
+                "to_states": [int(back[item_id]) for item_id in ids],
+            },
+        )
+
+    async def newest(
+        self, path: MemoryPath, where: ItemFilter, state: State, *, before: tuple[datetime, str] | None, limit: int
+    ) -> list[Item]:
+        """See `ItemStore.newest`: active items without a filter from the index, all else from the truth."""
+        place = await place_of(self._session, path)
+        position = before or _AFTER_ALL
+        if state is not State.ACTIVE or not where.empty:
+            ids = await self.matching(place, where, state, before=position, limit=limit)
+            found = await self.find(ids)
+            return [found[item_id] for item_id in ids if item_id in found]
+        return await self._walk(place, position, limit)
+
+    async def _walk(self, place: Place, position: tuple[datetime, str], limit: int) -> list[Item]:
+        """Walk the index from the newest on until `limit` items are served or it ends."""
+        items: list[Item] = []
+        now = self._session.shared.clock.now()
+        while len(items) < limit:
+            rows = await self._tx.fetch_all(
+                _QUERIES["newest_ids"],
+                {
+                    "tenant": self._session.tenant,
+                    "reader_ids": list(place.reader_ids),
+                    "path_ids": list(place.path_ids),
+                    "before_time": position[0],
+                    "before_id": position[1],
+                    "limit": limit,
+                },
+            )
+            found = await self.find([row["item_id"] for row in rows])
+            for row in rows:
+                item = found.get(row["item_id"])
+                if item and item.state is State.ACTIVE and not item.expired(now) and self._readable(item):
+                    items.append(item)
+            if len(rows) < limit:
+                break
+            position = (rows[-1]["create_time"], rows[-1]["item_id"])
+        return items[:limit]
+
+    def _readable(self, item: Item) -> bool:
+        return access.readable(self._session.scope, item)
+
+    async def matching(
+        self, place: Place, where: ItemFilter, state: State, *, before: tuple[datetime, str] | None, limit: int
+    ) -> list[str]:
+        """Give ids by the truth, newest first."""
+        own_only = state in (State.CANDIDATE, State.FORGOTTEN)
+        owner = access.owner_of(self._session.scope)
+        numbers = await self._session.shared.names.numbers(self._tx, self._session.tenant, [owner])
+        rows = await self._tx.fetch_all(
+            _QUERIES["matching_ids"],
+            {
+                "tenant": self._session.tenant,
+                "path_ids": list(place.path_ids),
+                "state": int(state),
+                "owner": numbers.get(owner, -1) if own_only else None,
+                "now": self._session.shared.clock.now(),
+                "clearance": self._session.scope.clearance,
+                "tags_all": list(where.tags_all),
+                "tags_any": list(where.tags_any),
+                "users": list(where.users),
+                "valid_from_start": where.valid_from.start or _FIRST,
+                "valid_from_end": where.valid_from.end or _LAST,
+                "create_time_start": where.create_time.start or _FIRST,
+                "create_time_end": where.create_time.end or _LAST,
+                "min_confidence": 0.0 if where.min_confidence is None else where.min_confidence,
+                "before_time": (before or _AFTER_ALL)[0],
+                "before_id": (before or _AFTER_ALL)[1],
+                "limit": limit,
+            },
+        )
+        return [row["id"] for row in rows]
+
+    async def _load(self, query: str, ids: Sequence[str]) -> dict[str, Item]:
+        if not ids:
+            return {}
+        rows = await self._tx.fetch_all(
+            _QUERIES[query], {"tenant": self._session.tenant, "ids": list(ids)}, binary=True
+        )
+        return {item.id: item for item in await self._open(rows)}
+
+    async def _open(self, rows: Sequence[Row]) -> list[Item]:
+        """Give the items of rows; one whose key is destroyed is not there any more."""
+        tenant, shared = self._session.tenant, self._session.shared
+        keys = await shared.keyring.by_ids(self._tx, tenant, {key_id_of(row["sealed"]) for row in rows})
+        numbers = {row["owner"] for row in rows}.union(*(row["acl"] for row in rows))
+        principals = await shared.names.principals(self._tx, tenant, numbers)
+        items = []
+        for row in rows:
+            key = keys.get(key_id_of(row["sealed"]))
+            if key is not None:
+                items.append(item_of(tenant, row, key, principals))
+        return items
+
+    async def _columns(self, items: Sequence[Item]) -> dict[str, Any]:
+        tenant, shared = self._session.tenant, self._session.shared
+        principals = {item.owner for item in items}.union(*(item.readers for item in items))
+        return columns_of(
+            tenant,
+            items,
+            data_keys=await shared.keyring.subject_keys(self._tx, tenant, {item.data_subject for item in items}),
+            numbers=await shared.names.numbers(self._tx, tenant, principals),
+            tenant_key=(await self._session.keys()).tokens,
+        )
+
+    async def _path_id(self, path: MemoryPath) -> int:
+        key = path_key((await self._session.keys()).tokens, path)
+        return await self._session.shared.names.path_number(self._tx, self._session.tenant, key)
+
+    def _stamp(self, cause: Cause) -> dict[str, Any]:
+        return {
+            "tenant": self._session.tenant,
+            "actor": self._session.scope.actor,
+            "cause": int(cause),
+            "trace_id": current_trace_id(),
+        }

@@ -1,0 +1,72 @@
+"""Idempotency and audit of MemoryFS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memoryos_audit import Actor, AuditEvent, Kind, Outcome, ReadRecorder, record
+from memoryos_core.paths import MemoryPath
+from memoryos_core.scope import Scope
+from memoryos_core.sealing import TenantKeys
+
+from memoryos_memoryfs.adapters.session import Session
+
+SERVICE = "memoryfs"
+_NOT_FOUND = "ITEM_NOT_FOUND"
+
+
+def _event(
+    kind: Kind,
+    rpc: str,
+    scope: Scope,
+    keys: TenantKeys | None,
+    path: MemoryPath | None,
+    ids: Sequence[str],
+    found: bool,
+) -> AuditEvent:
+    return AuditEvent(
+        kind=kind,
+        actor=Actor.of(scope),
+        service=SERVICE,
+        method=rpc,
+        outcome=Outcome.OK if found else Outcome.ERROR,
+        reason="" if found else _NOT_FOUND,
+        target_type="item",
+        target_ids=ids,
+        target_hmac=keys.audit_hmac(str(path)) if keys and path else "",
+    )
+
+
+class PgJournal:
+    """The journal of one transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def replay(self, rpc: str, request_id: str, body: bytes) -> bytes | None:
+        """See `Journal.replay`."""
+        session = self._session
+        return await session.shared.idempotency.begin(session.tx, session.scope, rpc, request_id, body)
+
+    async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
+        """See `Journal.keep`."""
+        session = self._session
+        await session.shared.idempotency.finish(session.tx, session.scope, rpc, request_id, answer)
+
+    async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
+        """See `Journal.audit`."""
+        keys = await self._session.keys()
+        record(self._session.tx, _event(Kind.MEMORY_WRITE, rpc, self._session.scope, keys, path, ids, True))
+
+
+class AuditReads:
+    """ReadTrail: rows of concurrent reads share a commit."""
+
+    def __init__(self, recorder: ReadRecorder) -> None:
+        self._recorder = recorder
+
+    async def record(
+        self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool = True
+    ) -> None:
+        """See `ReadTrail.record`; the path of a read is not kept, its items are."""
+        await self._recorder.record(_event(Kind.MEMORY_READ, rpc, scope, None, path, ids, found))

@@ -1,0 +1,137 @@
+"""RecallIndex on PostgreSQL: tenant, principals and places are conditions inside each arm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from memoryos_core.paths import MemoryPath
+from memoryos_postgres import queries
+from memoryos_postgres.transaction import Row
+from memoryos_vectors.ports import Exactness, IndexScope, VectorQuery
+
+from memoryos_memoryfs.adapters.pg_items import IDS_MAX, PgItems
+from memoryos_memoryfs.adapters.places import Place, place_of
+from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.domain.fusion import Corpus, lexical_shares
+from memoryos_memoryfs.domain.items import State
+from memoryos_memoryfs.ports import DenseAnswer, ItemFilter, LexicalAnswer, Vector, Within
+
+_QUERIES = queries.load("memoryos_memoryfs")
+MATCHED_MAX: Final = 20_000
+"""Rows with an asked word that one call scores (some 60 ms); beyond it the answer says TRUNCATED."""
+QUERY_WORDS_MAX: Final = 64
+"""Words of a query that are asked for; of longer ones the rarest in scope (the others hardly move a score)."""
+NOTHING: Final = LexicalAnswer(best=(), shares={}, truncated=False)
+
+
+class PgRecall:
+    """Both arms as one transaction sees them."""
+
+    def __init__(self, session: Session, items: PgItems) -> None:
+        self._session = session
+        self._items = items
+
+    async def within(self, path: MemoryPath, where: ItemFilter) -> Within:
+        """See `RecallIndex.within`."""
+        place = await place_of(self._session, path)
+        within = self._within(place)
+        return within if where.empty else await self._narrowed(within, place, where)
+
+    async def readable(self, path: MemoryPath, where: ItemFilter) -> Within:
+        """See `RecallIndex.readable`."""
+        place = await place_of(self._session, path)
+        return await self._narrowed(self._within(place), place, where)
+
+    def _within(self, place: Place) -> Within:
+        return Within(
+            scope=self._session.scope,
+            reader_ids=frozenset(place.reader_ids),
+            path_ids=frozenset(place.path_ids),
+            ids=None,
+            pending=place.pending,
+        )
+
+    async def _narrowed(self, within: Within, place: Place, where: ItemFilter) -> Within:
+        ids = await self._items.matching(place, where, State.ACTIVE, before=None, limit=IDS_MAX)
+        return replace(within, ids=frozenset(ids))
+
+    async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:
+        """See `RecallIndex.dense`."""
+        answer = await self._session.vectors().search(
+            IndexScope(tenant=self._session.tenant, principal_ids=within.reader_ids),
+            VectorQuery(
+                model_id=self._session.shared.model_id,
+                vector=query,
+                limit=limit,
+                path_ids=within.path_ids,
+                allowed_ids=within.ids,
+                score_ids=tuple(named),
+            ),
+        )
+        return DenseAnswer(
+            scores={hit.item_id: hit.score for hit in answer.hits},
+            asked=answer.scores,
+            compared_count=answer.compared_count,
+            exact=answer.exactness is Exactness.EXACT,
+        )
+
+    async def lexical(self, within: Within, words: Mapping[str, int], limit: int) -> LexicalAnswer:
+        """See `RecallIndex.lexical`."""
+        if not words:
+            return NOTHING
+        hashes = self._session.shared.hashes.of(await self._session.keys(), words)
+        counts = list(words.values())
+        params, conditions = self._conditions(within)
+        stats = await self._one("lexical_stats", conditions, params)
+        corpus = Corpus(item_count=stats["item_count"], length_mean=stats["length_mean"])
+        if len(hashes) > QUERY_WORDS_MAX:
+            hashes, counts = await self._rarest(hashes, counts, conditions, params)
+        rows = await self._session.tx.fetch_all(
+            _QUERIES["lexical"].replace("/*conditions*/", conditions),
+            {**params, "hashes": hashes, "limit": MATCHED_MAX + 1},
+            binary=True,
+        )
+        if not rows:
+            return NOTHING
+        shares = lexical_shares(
+            corpus,
+            np.array(counts, dtype=np.int64),
+            np.array([row["counts"] for row in rows], dtype=np.int64),
+            np.array([row["length"] for row in rows], dtype=np.int64),
+        )
+        order = sorted(range(len(rows)), key=lambda n: (-shares[n], rows[n]["item_id"]))
+        return LexicalAnswer(
+            best=tuple(rows[n]["item_id"] for n in order[:limit]),
+            shares={rows[n]["item_id"]: float(shares[n]) for n in order},
+            truncated=len(rows) > MATCHED_MAX,
+        )
+
+    async def _rarest(
+        self, hashes: list[int], counts: list[int], conditions: str, params: Mapping[str, Any]
+    ) -> tuple[list[int], list[int]]:
+        """Give the QUERY_WORDS_MAX rarest of the words that occur in scope; of long queries only these decide."""
+        query = _QUERIES["lexical_frequencies"].replace("/*conditions*/", conditions)
+        rows = await self._session.tx.fetch_all(query, {**params, "hashes": hashes}, binary=True)
+        asked = dict(zip(hashes, counts, strict=True))
+        rows.sort(key=lambda row: (row["frequency"], row["hash"]))
+        kept = [row["hash"] for row in rows[:QUERY_WORDS_MAX]] or hashes[:QUERY_WORDS_MAX]
+        return kept, [asked[number] for number in kept]
+
+    def _conditions(self, within: Within) -> tuple[dict[str, Any], str]:
+        params: dict[str, Any] = {
+            "tenant": self._session.tenant,
+            "reader_ids": sorted(within.reader_ids),
+            "path_ids": sorted(within.path_ids),
+        }
+        if within.ids is None:
+            return params, ""
+        params["ids"] = sorted(within.ids)
+        return params, "\n    AND item_id = ANY (%(ids)s::text[])"
+
+    async def _one(self, query: str, conditions: str, params: Mapping[str, Any]) -> Row:
+        row = await self._session.tx.fetch_one(_QUERIES[query].replace("/*conditions*/", conditions), params)
+        assert row is not None
+        return row

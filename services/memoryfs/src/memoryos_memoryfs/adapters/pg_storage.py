@@ -1,0 +1,65 @@
+"""Storage on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from memoryos_core.paths import MemoryPath
+from memoryos_core.scope import Scope
+from memoryos_postgres import Database
+
+from memoryos_memoryfs.adapters.pg_items import PgItems
+from memoryos_memoryfs.adapters.pg_journal import PgJournal
+from memoryos_memoryfs.adapters.pg_recall import PgRecall
+from memoryos_memoryfs.adapters.session import Session, Shared
+from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.ports import ItemStore, Journal, RecallIndex, Work
+
+
+@dataclass(frozen=True, slots=True)
+class PgWork:
+    """One transaction of one caller."""
+
+    items: ItemStore
+    index: RecallIndex
+    journal: Journal
+
+
+def work_of(session: Session) -> PgWork:
+    """Give the ports of one transaction."""
+    items = PgItems(session)
+    return PgWork(items, PgRecall(session, items), PgJournal(session))
+
+
+class PgStorage:
+    """Transactions of memoryfs."""
+
+    def __init__(self, database: Database, shared: Shared) -> None:
+        self._database = database
+        self._shared = shared
+
+    async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str]) -> None:
+        """See `Storage.prepare`; without anything new it asks nothing of the database but a key per minute."""
+        names = (access.owner_of(scope), *readers)
+        async with self._database.scoped(scope) as tx:
+            keys = await self._shared.keyring.tenant_keys(tx, scope.tenant)
+            key = path_key(keys.tokens, path)
+            if not self._shared.names.known(scope.tenant, names, key):
+                await self._shared.names.intern(tx, scope.tenant, names, key)
+
+    async def page_secret(self, scope: Scope) -> bytes:
+        """See `Storage.page_secret`."""
+        async with self._database.scoped(scope) as tx:
+            return (await self._shared.keyring.tenant_keys(tx, scope.tenant)).pages
+
+    def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
+        """See `Storage.transaction`."""
+        return self._transaction(scope)
+
+    @asynccontextmanager
+    async def _transaction(self, scope: Scope) -> AsyncIterator[Work]:
+        async with self._database.scoped(scope) as tx:
+            yield work_of(Session(shared=self._shared, tx=tx, scope=scope))

@@ -1,0 +1,53 @@
+"""What the adapters of one transaction share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoryos_core.clock import Clock
+from memoryos_core.scope import Scope
+from memoryos_core.sealing import TenantKeys
+from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.keyring import PostgresKeyRing
+from memoryos_postgres.transaction import Tx
+from memoryos_vectors.adapters.pgvector import PgVectorIndex
+from memoryos_vectors.models import IndexedModels
+from memoryos_vectors.ports import VectorIndex
+
+from memoryos_memoryfs.adapters.names import Names
+from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What lives as long as the process."""
+
+    keyring: PostgresKeyRing
+    idempotency: Idempotency
+    names: Names
+    hashes: TokenHashes
+    models: IndexedModels
+    model_id: str
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One transaction of one caller."""
+
+    shared: Shared
+    tx: Tx
+    scope: Scope
+
+    @property
+    def tenant(self) -> str:
+        """Tenant of the caller."""
+        return self.scope.tenant
+
+    async def keys(self) -> TenantKeys:
+        """Give the tenant's derived keys."""
+        return await self.shared.keyring.tenant_keys(self.tx, self.tenant)
+
+    def vectors(self) -> VectorIndex:
+        """Give the dense index as this transaction sees it."""
+        return PgVectorIndex(self.tx, self.shared.models)

@@ -1,0 +1,124 @@
+"""Composition root of MemoryFS: nothing else constructs an adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
+from memoryos_audit import DenialRecorder, ReadRecorder
+from memoryos_core.clock import Clock, SystemClock
+from memoryos_core.config import Config
+from memoryos_core.ids import UlidSource
+from memoryos_core.keys import KeySet
+from memoryos_core.sections import IdentitySection, SealingSection
+from memoryos_core.tokens import TokenVerifier
+from memoryos_grpc.config import GrpcSection
+from memoryos_grpc.server import Server
+from memoryos_models.build import build_embedder
+from memoryos_models.config import ModelsSection
+from memoryos_models.ports import Embedder
+from memoryos_postgres import Database, PostgresSection, roles
+from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
+from memoryos_telemetry import TelemetrySection, configure
+from memoryos_vectors.models import IndexedModels
+
+from memoryos_memoryfs.adapters.names import Names
+from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
+from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
+from memoryos_memoryfs.adapters.pg_storage import PgStorage
+from memoryos_memoryfs.adapters.session import Shared
+from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+from memoryos_memoryfs.config import MemoryFSSection
+from memoryos_memoryfs.operations.embed_pending import embed_pending
+from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.ports import EmbedQueue
+from memoryos_memoryfs.servicer import MemoryFSServicer
+
+SECTIONS = (
+    GrpcSection,
+    TelemetrySection,
+    PostgresSection,
+    IdentitySection,
+    SealingSection,
+    ModelsSection,
+    MemoryFSSection,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def running(
+    config: Config, *, clock: Clock | None = None, embedder: Embedder | None = None
+) -> AsyncIterator[Server]:
+    """Give a serving server; `embedder` and `clock` replace the configured ones in tests."""
+    clock = clock or SystemClock()
+    telemetry = configure(config[TelemetrySection], SERVICE, clock)
+    async with AsyncExitStack() as stack:
+        stack.callback(telemetry.shutdown)
+        database = await stack.enter_async_context(Database(config[PostgresSection], roles.MEMORYFS))
+        recorder = ReadRecorder(database)
+        stack.push_async_callback(recorder.close)
+        denials = DenialRecorder(recorder, SERVICE)
+        stack.push_async_callback(denials.close)
+        if embedder is None:
+            embedder = build_embedder(config[ModelsSection])
+            stack.push_async_callback(embedder.close)
+        keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
+        shared = Shared(
+            keyring=keyring,
+            idempotency=Idempotency(keyring),
+            names=Names(),
+            hashes=TokenHashes(),
+            models=IndexedModels({embedder.model_id: embedder.dimensions}),
+            model_id=embedder.model_id,
+            clock=clock,
+        )
+        section = config[MemoryFSSection]
+        parts = Parts(
+            storage=PgStorage(database, shared),
+            trail=AuditReads(recorder),
+            embedder=embedder,
+            clock=clock,
+            ids=UlidSource(clock),
+            section=section,
+        )
+        server = Server(
+            SERVICE,
+            [(memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, MemoryFSServicer(parts))],
+            verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
+            telemetry=telemetry,
+            config=config[GrpcSection],
+            audit=denials,
+            clock=clock,
+        )
+        await server.start()
+        worker = asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section))
+        try:
+            yield server
+        finally:
+            await server.stop()
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+
+
+async def serve(config: Config, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set, then let running calls end."""
+    async with running(config):
+        await stop.wait()
+
+
+async def _embed_forever(queue: EmbedQueue, embedder: Embedder, section: MemoryFSSection) -> None:
+    """Embed what waits, batch after batch; sleep only when nothing was done."""
+    while True:
+        try:
+            done = await embed_pending(queue, embedder, section)
+        except Exception:
+            _log.exception("the queue of vectors cannot be read")
+            done = 0
+        if not done:
+            await asyncio.sleep(section.embed_poll_s)

@@ -1,0 +1,188 @@
+"""Read: recall by meaning and by words, or the newest items without a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from memoryos_core.paths import MemoryPath
+from memoryos_core.scope import Scope
+
+from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.fusion import Fused, fuse
+from memoryos_memoryfs.domain.items import Item, State
+from memoryos_memoryfs.domain.tokens import query_tokens
+from memoryos_memoryfs.operations.embed_texts import embed_texts, given_vectors
+from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.ports import ItemFilter, Vector, Within, Work
+
+_RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Read"
+TOP_K_DEFAULT: Final = 10
+_INVISIBLE: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
+"""Characters without width, which str.strip leaves: a query of nothing else asks for nothing."""
+
+
+class Exactness(IntEnum):
+    """Whether an answer is the best there is; numbers of the proto."""
+
+    EXACT = 1
+    APPROXIMATE = 2
+    TRUNCATED = 3
+
+
+class Degradation(IntEnum):
+    """A part of recall that did not take part; numbers of the proto."""
+
+    NO_DENSE = 1
+    PENDING_VECTORS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadQuery:
+    """A parsed Read."""
+
+    path: MemoryPath
+    text: str
+    top_k: int
+    where: ItemFilter
+    min_score: float | None
+    embedding_model: str
+    embedding: Sequence[float] | None
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One recalled item; without a query it has no score."""
+
+    item: Item
+    score: float = 0.0
+    dense: float | None = None
+    lexical: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """The answer of a Read."""
+
+    hits: list[Hit]
+    exactness: Exactness
+    degradations: tuple[Degradation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What both arms are asked for."""
+
+    vector: Vector | None
+    words: dict[str, int]
+    depth: int
+    top_k: int
+    min_score: float
+
+
+async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
+    """Give the items that answer the query best; its audit row is committed before anything is given.
+
+    Both arms look only at what the caller may read, and every hit is read
+    again from the truth. Asking for k where k are readable gives k, unless
+    `min_score` forbids. A query of white space asks for the newest items.
+    """
+    access.check_read(scope, query.path)
+    top_k = query.top_k or TOP_K_DEFAULT
+    if query.text.translate(_INVISIBLE).strip() or query.embedding is not None:
+        recalled = await _recall(parts, scope, query, top_k)
+    else:
+        recalled = await _newest(parts, scope, query, top_k)
+    await parts.trail.record(_RPC, scope, query.path, [hit.item.id for hit in recalled.hits])
+    return recalled
+
+
+async def _newest(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> Recalled:
+    async with parts.storage.transaction(scope) as work:
+        items = await work.items.newest(query.path, query.where, State.ACTIVE, before=None, limit=top_k)
+    hits = [Hit(item=item) for item in items if _served(parts, scope, query.path, item)]
+    return Recalled(hits=hits, exactness=Exactness.EXACT)
+
+
+async def _recall(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> Recalled:
+    vector = await _query_vector(parts, query)
+    asked = _Asked(
+        vector=vector,
+        words=dict(query_tokens(query.text)),
+        depth=max(parts.section.recall_depth, 2 * top_k),
+        top_k=top_k,
+        min_score=query.min_score or 0.0,
+    )
+    async with parts.storage.transaction(scope) as work:
+        within = await work.index.within(query.path, query.where)
+        hits, exactness, whole = await _ranked(parts, work, query.path, within, asked)
+        if len(hits) < top_k and not whole:
+            # Index rows that the truth does not serve (expired, above the clearance) took places:
+            # look once more, among exactly what may be served.
+            exact = await work.index.readable(query.path, query.where)
+            hits, exactness, _ = await _ranked(parts, work, query.path, exact, asked)
+    degradations = []
+    if vector is None:
+        degradations.append(Degradation.NO_DENSE)
+    if within.pending:
+        degradations.append(Degradation.PENDING_VECTORS)
+    return Recalled(hits=hits, exactness=exactness, degradations=tuple(degradations))
+
+
+async def _query_vector(parts: Parts, query: ReadQuery) -> Vector | None:
+    if query.embedding is not None:
+        return given_vectors(parts, [query.embedding_model], [query.embedding])[0]
+    vectors = await embed_texts(parts, [query.text], query.deadline_s)
+    return None if vectors is None else vectors[0]
+
+
+async def _ranked(
+    parts: Parts, work: Work, path: MemoryPath, within: Within, asked: _Asked
+) -> tuple[list[Hit], Exactness, bool]:
+    """Give the hits among `within`, how exact they are, and whether no further candidate exists."""
+    words = await work.index.lexical(within, asked.words, asked.depth)
+    exactness = Exactness.TRUNCATED if words.truncated else Exactness.EXACT
+    whole = len(words.best) == len(words.shares)
+    candidates = set(words.best)
+    dense = None
+    if asked.vector is not None:
+        near = await work.index.dense(within, asked.vector, asked.depth, named=words.best)
+        dense = {**near.asked, **near.scores}
+        candidates.update(dense)
+        whole = whole and near.compared_count == len(near.scores)
+        if not near.exact and exactness is Exactness.EXACT:
+            exactness = Exactness.APPROXIMATE
+    lexical = {item_id: words.shares.get(item_id, 0.0) for item_id in candidates} if asked.words else None
+    hits = await _served_hits(parts, work, path, within.scope, fuse(dense, lexical), asked)
+    return hits, exactness, whole
+
+
+async def _served_hits(
+    parts: Parts, work: Work, path: MemoryPath, scope: Scope, candidates: Sequence[Fused], asked: _Asked
+) -> list[Hit]:
+    """Read candidates again from the truth, best first, until `top_k` of them may be served."""
+    hits: list[Hit] = []
+    wanted = [candidate for candidate in candidates if candidate.score >= asked.min_score]
+    for start in range(0, len(wanted), asked.top_k):
+        some = wanted[start : start + asked.top_k]
+        found = await work.items.find([candidate.id for candidate in some])
+        for candidate in some:
+            item = found.get(candidate.id)
+            if item is not None and _served(parts, scope, path, item):
+                hits.append(Hit(item=item, score=candidate.score, dense=candidate.dense, lexical=candidate.lexical))
+        if len(hits) >= asked.top_k:
+            break
+    return hits[: asked.top_k]
+
+
+def _served(parts: Parts, scope: Scope, path: MemoryPath, item: Item) -> bool:
+    """Tell, by the truth alone, whether this item may leave: state, expiry, place, ACL, clearance, ceiling."""
+    return (
+        item.state is State.ACTIVE
+        and not item.expired(parts.clock.now())
+        and path.contains(item.path)
+        and access.readable(scope, item)
+    )
