@@ -35,7 +35,7 @@ def opa_binary() -> Path:
     ours = _REPOSITORY / ".tools" / "bin" / "opa"
     found = str(ours) if ours.is_file() else shutil.which("opa")
     if found is None:
-        raise RuntimeError("OPA is not there: run scripts/setup_opa.py (part of `make setup`)")
+        raise RuntimeError("OPA is not there: run scripts/setup_opa.sh (part of `make setup`)")
     return Path(found)
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from memoryos_policy.domain.verdicts import Verdict
+from memoryos_core.scope import Scope
+
+from memoryos_policy.domain.decisions import Decision, Draft
+from memoryos_policy.domain.questions import ReviewFacts
+from memoryos_policy.domain.reviews import Review, ReviewState
+from memoryos_policy.domain.reviews import Verdict as ReviewVerdict
+from memoryos_policy.domain.verdicts import Effect, Verdict
 
 
 class PolicyDecisionPoint(Protocol):
@@ -21,3 +28,95 @@ class PolicyDecisionPoint(Protocol):
 
     async def is_ready(self) -> bool:
         """Tell whether questions are answered by a bundle right now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which part of a list is wanted. `token` is empty for the first page; `size` is at least 1."""
+
+    size: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """Which decisions; an empty call_id and no effect are all. `user` None: of every user."""
+
+    user: str | None
+    call_id: str
+    effect: Effect | None
+
+
+CallAction = tuple[str, str]
+"""A call id and the action digest that is asked about under it."""
+
+
+class DecisionStore(Protocol):
+    """Keeps decisions. Every method sees the scope's tenant only."""
+
+    async def reviews_of(self, scope: Scope, calls: Collection[CallAction]) -> Mapping[CallAction, ReviewFacts]:
+        """Give what is known of the reviews of these calls, by the database clock; calls without one are left out."""
+
+    async def keep(self, scope: Scope, drafts: Sequence[Draft]) -> Sequence[Decision]:
+        """Keep decisions and their one audit row in one transaction, and give them back.
+
+        When this returns they are kept; when it raises none is, and nobody may
+        act on them.
+        """
+
+    async def note_listing(self, scope: Scope, service: str, drafts: Sequence[Draft]) -> Sequence[Decision]:
+        """Write the one audit row of a listing, which keeps no decisions, and give them back without names."""
+
+    async def find(self, scope: Scope, decision_id: str) -> Decision:
+        """Give one decision, or raise DecisionNotFound."""
+
+    async def newest(self, scope: Scope, wanted: DecisionFilter, page: Page) -> tuple[Sequence[Decision], str]:
+        """Give decisions, newest first, and the token of the next page, empty at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The wish to open the review of a parked call."""
+
+    call_id: str
+    action_digest: str
+    decision_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballot:
+    """One reviewer's vote, as requested."""
+
+    review_id: str
+    verdict: ReviewVerdict
+    comment: str
+    request_id: str
+
+
+class ReviewStore(Protocol):
+    """Keeps reviews and votes. Every method sees the scope's tenant only."""
+
+    async def open(self, scope: Scope, opening: Opening) -> Review:
+        """Open the review of a call, or give the one that is open for this call and digest.
+
+        Raises ReviewDigestMismatch when it was opened for another action, and
+        DecisionNotFound, ReviewNotAsked or ReviewDigestMismatch when the
+        decision named is not the scope's own manual_review of this action.
+        """
+
+    async def find(self, scope: Scope, review_id: str) -> Review:
+        """Give one review with votes and arguments, or raise ReviewNotFound."""
+
+    async def newest(self, scope: Scope, state: ReviewState | None, page: Page) -> tuple[Sequence[Review], str]:
+        """Give the reviews that the scope may know of, newest first, and the token of the next page.
+
+        They come without arguments and votes.
+        """
+
+    async def vote(self, scope: Scope, ballot: Ballot, check: Callable[[Review, Scope], None]) -> Review:
+        """Count a vote and give the review as it stands then.
+
+        The review is locked while `check` looks at it and may raise. Raises
+        ReviewNotFound, and ReviewClosed when it is not pending or past its time
+        by the database clock. A second request with the same id counts nothing.
+        """

@@ -1,5 +1,6 @@
 # Deleting a ticket: only one that the ticket service itself calls a test ticket.
-# The gateway looks the ticket up before it asks; what the caller calls it is no matter.
+# The gateway looks the ticket up before it asks; what the caller calls it is no matter,
+# and what was looked up must be the ticket that would go.
 package memoryos.skills["ticket.delete"]
 
 import data.memoryos.subjects
@@ -8,6 +9,7 @@ visible if subjects.known
 
 allow contains {"code": "ticket_is_test", "text": "The ticket service calls this a test ticket."} if {
 	input.resource.type == "ticket"
+	input.resource.id == input.args.ticket_id
 	input.resource.properties.environment == "test"
 }
 

@@ -12,7 +12,7 @@ call := {
 		"permissions": [], "effect_class": "non_idempotent", "risk": "low",
 	},
 	"resource": {"type": "ticket", "id": "1", "properties": {}},
-	"args": {},
+	"args": {"ticket_id": "1"},
 	"action_digest": "abc",
 	"context": {"call_id": "call_1", "attempt": 1, "review": null},
 }
@@ -49,6 +49,11 @@ test_what_the_caller_calls_it_is_no_matter if {
 
 test_another_kind_of_resource_is_no_ticket if {
 	decide(object.union(ticket("test"), {"resource": {"type": "order", "properties": {"environment": "test"}}})).decision == "deny"
+}
+
+test_the_ticket_looked_up_is_the_one_that_would_go if {
+	decide(object.union(ticket("test"), {"args": {"ticket_id": "2"}})).decision == "deny"
+	decide(object.union(ticket("test"), {"resource": {"id": null, "properties": {"environment": "test"}}})).decision == "deny"
 }
 
 test_listed if decide({"purpose": "list"}).decision == "allow"

@@ -1,0 +1,59 @@
+"""A kept decision, and who sees what of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memoryos_core.scope import Scope
+
+from memoryos_policy.domain.questions import Question
+from memoryos_policy.domain.verdicts import Approval, Effect, Reason, Verdict
+
+SEES_ALL: frozenset[str] = frozenset({"auditor", "tenant-admin"})
+"""Roles that see every decision of their tenant, with reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A decision about to be kept. `document` is the input that OPA saw; it is sealed."""
+
+    question: Question
+    verdict: Verdict
+    document: Mapping[str, Any]
+    review_id: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision. `id`, `call_id` and `create_time` are empty for a listing, which keeps no row."""
+
+    id: str
+    effect: Effect
+    reasons: tuple[Reason, ...]
+    agent_message: str
+    approval: Approval | None
+    bundle_revision: str
+    bundle_confirm_time: datetime | None
+    create_time: datetime
+    call_id: str
+    skill: str
+    action_digest_hmac: str
+    user: str
+    chain: tuple[str, ...]
+    trace_id: str
+    review_id: str
+
+    @property
+    def bundle_age(self) -> timedelta | None:
+        """How long before the decision the bundle's source last confirmed it; clocks that differ give zero."""
+        if self.bundle_confirm_time is None:
+            return None
+        return max(timedelta(), self.create_time - self.bundle_confirm_time)
+
+    def seen_by(self, scope: Scope) -> Decision:
+        """Give what a reader may see: reasons are for auditors only."""
+        return self if scope.roles & SEES_ALL else replace(self, reasons=())

@@ -1,0 +1,91 @@
+"""From decisions and reviews to the messages of the API."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from memoryos.policy.v1 import policy_pb2, reviews_pb2
+from memoryos.type.v1 import common_pb2
+
+from memoryos_policy.domain.decisions import Decision
+from memoryos_policy.domain.reviews import Review, ReviewState, Verdict
+from memoryos_policy.servicers.requests import EFFECTS
+
+_EFFECT_VALUES: Final = {effect: value for value, effect in EFFECTS.items()}
+STATES: Final = {
+    reviews_pb2.REVIEW_STATE_PENDING: ReviewState.PENDING,
+    reviews_pb2.REVIEW_STATE_APPROVED: ReviewState.APPROVED,
+    reviews_pb2.REVIEW_STATE_DENIED: ReviewState.DENIED,
+    reviews_pb2.REVIEW_STATE_EXPIRED: ReviewState.EXPIRED,
+}
+_STATE_VALUES: Final = {state: value for value, state in STATES.items()}
+VERDICTS: Final = {
+    reviews_pb2.VERDICT_APPROVE: Verdict.APPROVE,
+    reviews_pb2.VERDICT_DENY: Verdict.DENY,
+}
+_VERDICT_VALUES: Final = {verdict: value for value, verdict in VERDICTS.items()}
+
+
+def decision_message(decision: Decision) -> policy_pb2.Decision:
+    """Give the message of a decision, with the reasons that it holds."""
+    message = policy_pb2.Decision(
+        id=decision.id,
+        effect=_EFFECT_VALUES[decision.effect],
+        reasons=[policy_pb2.Reason(code=r.code, policy=r.policy, text=r.text) for r in decision.reasons],
+        agent_message=decision.agent_message,
+        bundle_revision=decision.bundle_revision,
+        create_time=_time(decision.create_time),
+        call_id=decision.call_id,
+        skill=decision.skill,
+        action_digest_hmac=decision.action_digest_hmac,
+        actor=common_pb2.Actor(user=decision.user, agent_chain=decision.chain),
+        trace_id=decision.trace_id,
+        review_id=decision.review_id,
+    )
+    if decision.bundle_age is not None:
+        message.bundle_age.FromTimedelta(decision.bundle_age)
+    if decision.approval is not None:
+        approval = policy_pb2.ApprovalObligation(group=decision.approval.group, quorum=decision.approval.quorum)
+        approval.expires_in.FromSeconds(decision.approval.expires_in_s)
+        message.obligations.append(policy_pb2.Obligation(approval=approval))
+    return message
+
+
+def review_message(review: Review) -> reviews_pb2.Review:
+    """Give the message of a review, with what it holds."""
+    message = reviews_pb2.Review(
+        id=review.id,
+        call_id=review.call_id,
+        decision_id=review.decision_id,
+        state=_STATE_VALUES[review.state],
+        group=review.group,
+        quorum=review.quorum,
+        requester=common_pb2.Actor(user=review.user, agent_chain=review.chain),
+        skill=review.skill,
+        arguments_json=review.arguments,
+        action_digest_hmac=review.action_digest_hmac,
+        votes=[
+            reviews_pb2.Vote(
+                reviewer=vote.reviewer,
+                verdict=_VERDICT_VALUES[vote.verdict],
+                comment=vote.comment,
+                create_time=_time(vote.create_time),
+            )
+            for vote in review.votes
+        ],
+        create_time=_time(review.create_time),
+        expire_time=_time(review.expire_time),
+        etag=str(review.version),
+        reasons=review.reasons,
+    )
+    if review.resolve_time is not None:
+        message.resolve_time.CopyFrom(_time(review.resolve_time))
+    return message
+
+
+def _time(value: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(value)
+    return message

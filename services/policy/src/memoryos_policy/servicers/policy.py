@@ -1,0 +1,77 @@
+"""memoryos.policy.v1.Policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc
+from memoryos_core.errors import InvalidField, ServiceTokenRequired
+from memoryos_grpc.caller import Caller, caller
+from memoryos_grpc.caller import scope as caller_scope
+from memoryos_telemetry import names
+from opentelemetry import trace
+
+from memoryos_policy.domain.decisions import Decision
+from memoryos_policy.operations.decide_actions import DecideActions
+from memoryos_policy.operations.read_decisions import get_decision, list_decisions
+from memoryos_policy.ports import DecisionFilter, DecisionStore
+from memoryos_policy.servicers.answers import decision_message
+from memoryos_policy.servicers.requests import EFFECTS, page_of, question_of
+
+
+class PolicyServicer(policy_pb2_grpc.PolicyServicer):
+    """Decisions."""
+
+    def __init__(self, decide: DecideActions, store: DecisionStore) -> None:
+        self._decide = decide
+        self._store = store
+
+    async def Decide(self, request: policy_pb2.DecideRequest, context: Any) -> policy_pb2.DecideResponse:
+        """Decide one action and keep the decision."""
+        who = caller()
+        question = question_of(request)
+        (decision,) = await self._decide(who.identity, _service(who), [question])
+        _mark_span(decision)
+        return policy_pb2.DecideResponse(decision=decision_message(decision.seen_by(who.scope)))
+
+    async def BatchDecide(self, request: policy_pb2.BatchDecideRequest, context: Any) -> policy_pb2.BatchDecideResponse:
+        """Decide several actions, in order."""
+        who = caller()
+        questions = [question_of(one, f"requests[{number}].") for number, one in enumerate(request.requests)]
+        decisions = await self._decide(who.identity, _service(who), questions)
+        messages = [decision_message(decision.seen_by(who.scope)) for decision in decisions]
+        return policy_pb2.BatchDecideResponse(decisions=messages)
+
+    async def GetDecision(self, request: policy_pb2.GetDecisionRequest, context: Any) -> policy_pb2.GetDecisionResponse:
+        """Give one kept decision."""
+        decision = await get_decision(self._store, caller_scope(), request.id)
+        return policy_pb2.GetDecisionResponse(decision=decision_message(decision))
+
+    async def ListDecisions(
+        self, request: policy_pb2.ListDecisionsRequest, context: Any
+    ) -> policy_pb2.ListDecisionsResponse:
+        """List kept decisions, newest first."""
+        if request.effect and request.effect not in EFFECTS:
+            raise InvalidField.of("effect", "is not a known effect")
+        wanted = DecisionFilter(user=None, call_id=request.call_id, effect=EFFECTS.get(request.effect))
+        page = page_of(request.page_size, request.page_token)
+        decisions, next_token = await list_decisions(self._store, caller_scope(), wanted, page)
+        return policy_pb2.ListDecisionsResponse(
+            decisions=[decision_message(decision) for decision in decisions], next_page_token=next_token
+        )
+
+
+def _service(who: Caller) -> str:
+    """Give the calling service; the table of methods lets nobody else through, and neither does this."""
+    if who.service is None:
+        raise ServiceTokenRequired
+    return who.service
+
+
+def _mark_span(decision: Decision) -> None:
+    span = trace.get_current_span()
+    span.set_attribute(names.DECISION, decision.effect.value)
+    span.set_attribute(names.DECISION_ID, decision.id)
+    span.set_attribute(names.CALL_ID, decision.call_id)
+    span.set_attribute(names.SKILL, decision.skill)
+    span.set_attribute(names.BUNDLE_REVISION, decision.bundle_revision)

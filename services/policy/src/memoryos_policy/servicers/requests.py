@@ -1,0 +1,106 @@
+"""From requests to questions: what the field rules cannot say is checked here."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from memoryos.policy.v1 import policy_pb2
+from memoryos_core.canonical import JsonValue, parse_json
+from memoryos_core.errors import InvalidField
+
+from memoryos_policy.domain.questions import Action, EffectClass, Purpose, Question, Resource
+from memoryos_policy.domain.verdicts import Effect
+from memoryos_policy.ports import Page
+
+PAGE_SIZE: Final = 50
+ARGUMENTS_BYTES_MAX: Final = 262_144
+PROPERTIES_BYTES_MAX: Final = 16_384
+RISKS: Final = frozenset({"low", "medium", "high", "critical"})
+_DIGEST_CHARS: Final = 64
+
+_EFFECT_CLASSES: Final = {
+    policy_pb2.EFFECT_CLASS_READ: EffectClass.READ,
+    policy_pb2.EFFECT_CLASS_IDEMPOTENT: EffectClass.IDEMPOTENT,
+    policy_pb2.EFFECT_CLASS_KEYED: EffectClass.KEYED,
+    policy_pb2.EFFECT_CLASS_NON_IDEMPOTENT: EffectClass.NON_IDEMPOTENT,
+}
+EFFECTS: Final = {
+    policy_pb2.EFFECT_ALLOW: Effect.ALLOW,
+    policy_pb2.EFFECT_DENY: Effect.DENY,
+    policy_pb2.EFFECT_MANUAL_REVIEW: Effect.MANUAL_REVIEW,
+}
+
+
+def question_of(request: policy_pb2.DecideRequest, field: str = "") -> Question:
+    """Give the question of one request; `field` is the path of the request in a batch, for violations."""
+    if request.purpose == policy_pb2.PURPOSE_CALL:
+        return _call(request, field)
+    if request.purpose == policy_pb2.PURPOSE_LIST:
+        return _listing(request, field)
+    raise InvalidField.of(f"{field}purpose", "must be PURPOSE_CALL or PURPOSE_LIST")
+
+
+def page_of(page_size: int, page_token: str) -> Page:
+    """Give the page that is asked for; size 0 is the default."""
+    return Page(size=page_size or PAGE_SIZE, token=page_token)
+
+
+def _call(request: policy_pb2.DecideRequest, field: str) -> Question:
+    if not request.context.call_id:
+        raise InvalidField.of(f"{field}context.call_id", "is needed for a call")
+    if len(request.action_digest) != _DIGEST_CHARS:
+        raise InvalidField.of(f"{field}action_digest", "must be a SHA-256 in hex")
+    if not request.arguments_json:
+        raise InvalidField.of(f"{field}arguments_json", "is needed for a call; {} where there are none")
+    properties = request.resource.properties_json or b"{}"
+    return Question(
+        purpose=Purpose.CALL,
+        action=_action(request.action, field),
+        resource=Resource(
+            type=request.resource.type,
+            id=request.resource.id,
+            properties=_object(properties, PROPERTIES_BYTES_MAX, f"{field}resource.properties_json"),
+        ),
+        arguments=_object(request.arguments_json, ARGUMENTS_BYTES_MAX, f"{field}arguments_json"),
+        action_digest=request.action_digest,
+        call_id=request.context.call_id,
+        attempt=request.context.attempt or 1,
+    )
+
+
+def _listing(request: policy_pb2.DecideRequest, field: str) -> Question:
+    for name, value in (("arguments_json", request.arguments_json), ("action_digest", request.action_digest)):
+        if value:
+            raise InvalidField.of(f"{field}{name}", "has no place in a listing")
+    return Question(
+        purpose=Purpose.LIST,
+        action=_action(request.action, field),
+        resource=Resource(properties={}),
+        arguments={},
+        action_digest="",
+        call_id="",
+        attempt=0,
+    )
+
+
+def _action(action: policy_pb2.Action, field: str) -> Action:
+    effect_class = _EFFECT_CLASSES.get(action.effect_class)
+    if effect_class is None:
+        raise InvalidField.of(f"{field}action.effect_class", "is not a known effect class")
+    if action.risk not in RISKS:
+        raise InvalidField.of(f"{field}action.risk", "must be low, medium, high or critical")
+    return Action(
+        skill=action.skill,
+        version=action.version,
+        definition_digest=action.definition_digest,
+        permissions=tuple(action.permissions),
+        effect_class=effect_class,
+        risk=action.risk,
+    )
+
+
+def _object(raw: bytes, max_bytes: int, field: str) -> dict[str, JsonValue]:
+    value = parse_json(raw, max_bytes=max_bytes, field=field)
+    if not isinstance(value, dict):
+        raise InvalidField.of(field, "must be a JSON object")
+    return cast(dict[str, JsonValue], value)
