@@ -1,0 +1,237 @@
+"""MemoryFS behind a real gRPC server on a real PostgreSQL, and callers with real tokens."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos_core.clock import Clock, SystemClock
+from memoryos_core.config import Config
+from memoryos_core.ids import UlidSource
+from memoryos_core.keys import KeySet, PrivateKey, Use
+from memoryos_core.sections import IdentitySection, SealingSection
+from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner
+from memoryos_grpc.config import GrpcSection
+from memoryos_memoryfs.app import running
+from memoryos_memoryfs.config import MemoryFSSection
+from memoryos_models.config import ModelsSection
+from memoryos_models.errors import ModelUnavailable
+from memoryos_models.ports import Embedder, Vectors
+from memoryos_postgres.keyring import create_epoch_key
+from memoryos_telemetry import TelemetrySection
+from memoryos_testing.hash_embedder import HashEmbedder
+from memoryos_testing.postgres import Clone
+
+EPISODIC = "/tenants/acme/memory/episodic"
+_numbers = itertools.count(1)
+
+
+def request_id() -> str:
+    """Give a request_id that no other call of this run has."""
+    return f"req-{next(_numbers)}"
+
+
+@dataclass
+class FlakyEmbedder:
+    """The hash embedder with a switch: `down` makes it unavailable, as a lost endpoint is."""
+
+    inner: HashEmbedder = field(default_factory=lambda: HashEmbedder(dimensions=64))
+    down: bool = False
+    poison: str = ""
+    """A text that cannot be embedded."""
+    calls: int = 0
+
+    @property
+    def model_id(self) -> str:
+        return self.inner.model_id
+
+    @property
+    def dimensions(self) -> int:
+        return self.inner.dimensions
+
+    async def embed(self, texts: Sequence[str], *, deadline_s: float) -> Vectors:
+        self.calls += 1
+        if self.down or (self.poison and any(self.poison in text for text in texts)):
+            raise ModelUnavailable
+        return await self.inner.embed(texts, deadline_s=deadline_s)
+
+    async def close(self) -> None:
+        return None
+
+
+class As:
+    """One caller. Every method is one RPC with this caller's token."""
+
+    def __init__(self, channel: grpc.aio.Channel, token: str, path: str) -> None:
+        self._stub = memoryfs_pb2_grpc.MemoryFSStub(channel)
+        self._metadata = (("authorization", f"Bearer {token}"),)
+        self.path = path
+
+    async def call(self, method: str, request: Any, *, timeout_s: float = 20) -> Any:
+        return await getattr(self._stub, method)(request, metadata=self._metadata, timeout=timeout_s)
+
+    async def write_entries(
+        self, entries: Sequence[memoryfs_pb2.WriteEntry], *, path: str = "", request: str = ""
+    ) -> list[memoryfs_pb2.WriteResult]:
+        response = await self.call(
+            "Write",
+            memoryfs_pb2.WriteRequest(path=path or self.path, entries=entries, request_id=request or request_id()),
+        )
+        return list(response.results)
+
+    async def write(self, content: str, *, path: str = "", **fields: Any) -> str:
+        """Write one item and give its id."""
+        (result,) = await self.write_entries([memoryfs_pb2.WriteEntry(content=content, **fields)], path=path)
+        return str(result.id)
+
+    async def update(self, item_id: str, *, path: str = "", **fields: Any) -> memoryfs_pb2.WriteResult:
+        (result,) = await self.write_entries([memoryfs_pb2.WriteEntry(id=item_id, **fields)], path=path)
+        return result
+
+    async def read(self, query: str = "", *, path: str = "", **fields: Any) -> memoryfs_pb2.ReadResponse:
+        return await self.call("Read", memoryfs_pb2.ReadRequest(path=path or self.path, query=query, **fields))
+
+    async def read_ids(self, query: str = "", *, path: str = "", **fields: Any) -> list[str]:
+        return [hit.item.id for hit in (await self.read(query, path=path, **fields)).hits]
+
+    async def get(self, item_id: str) -> item_pb2.Item:
+        return (await self.call("Get", memoryfs_pb2.GetRequest(id=item_id))).item
+
+    async def list(self, *, path: str = "", **fields: Any) -> memoryfs_pb2.ListResponse:
+        return await self.call("List", memoryfs_pb2.ListRequest(path=path or self.path, **fields))
+
+    async def list_ids(self, *, path: str = "", **fields: Any) -> list[str]:
+        return [item.id for item in (await self.list(path=path, **fields)).items]
+
+    async def forget(self, *ids: str, path: str = "", request: str = "") -> int:
+        request_name = request or request_id()
+        message = memoryfs_pb2.ForgetRequest(path=path or self.path, ids=ids, request_id=request_name)
+        return int((await self.call("Forget", message)).forgotten_count)
+
+    async def restore(self, *ids: str, path: str = "", request: str = "") -> int:
+        request_name = request or request_id()
+        message = memoryfs_pb2.RestoreRequest(path=path or self.path, ids=ids, request_id=request_name)
+        return int((await self.call("Restore", message)).restored_count)
+
+
+class Keys:
+    """The development issuer of one test, and the files that services read."""
+
+    def __init__(self, folder: Path) -> None:
+        key = PrivateKey.generate("memoryos-dev", Use.SUBJECT)
+        self.keys_file = folder / "keys.json"
+        KeySet([key.public]).save(self.keys_file)
+        self.epoch_key_file = folder / "epoch.key"
+        create_epoch_key(self.epoch_key_file)
+        clock = SystemClock()
+        self._signer = TokenSigner(key, clock, UlidSource(clock))
+
+    def token(self, identity: Identity) -> str:
+        return self._signer.subject(identity, audience=[EDGE_AUDIENCE], ttl_s=3600)
+
+
+@dataclass
+class Service:
+    """A running MemoryFS."""
+
+    address: str
+    channel: grpc.aio.Channel
+    keys: Keys
+    embedder: FlakyEmbedder
+    database: Clone
+
+    def caller(self, user: str = "u42", tenant: str = "acme", **fields: Any) -> As:
+        """Give a caller; `fields` are those of Identity."""
+        fields.setdefault("roles", frozenset({"agent"}))
+        identity = Identity(tenant=tenant, user=user, **fields)
+        return As(self.channel, self.keys.token(identity), f"/tenants/{tenant}/memory/episodic")
+
+    async def rows(self, query: str, *params: Any) -> list[tuple[Any, ...]]:
+        """Give rows as superuser sees them, past row-level security."""
+        import psycopg
+
+        async with await psycopg.AsyncConnection.connect(self.database.admin_dsn, autocommit=True) as admin:
+            cursor = await admin.execute(query.encode(), params or None)
+            return await cursor.fetchall() if cursor.description else []
+
+
+ServiceFactory = Callable[..., Awaitable[Service]]
+
+
+@pytest.fixture(scope="session")
+def migration_schemas() -> tuple[str, ...]:
+    return ("core", "memoryfs")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path)
+
+
+def config_of(database: Clone, keys: Keys, folder: Path, **memoryfs: Any) -> Config:
+    """Give the configuration of a service on a test's database."""
+    return Config(
+        [
+            GrpcSection(),
+            TelemetrySection(span_dir=folder / "spans"),
+            database.section,
+            IdentitySection(keys_file=keys.keys_file),
+            SealingSection(epoch_key_file=keys.epoch_key_file),
+            ModelsSection(),
+            MemoryFSSection(**{"embed_poll_s": 0.05, "embed_retry_s": 0.05, **memoryfs}),
+        ]
+    )
+
+
+@pytest.fixture
+async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIterator[ServiceFactory]:
+    """Start MemoryFS, with another clock or settings where a test wants them."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*, clock: Clock | None = None, embedder: Embedder | None = None, **memoryfs: Any) -> Service:
+            flaky = embedder or FlakyEmbedder()
+            config = config_of(database, keys, tmp_path, **memoryfs)
+            server = await stack.enter_async_context(running(config, clock=clock, embedder=flaky))
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address))
+            return Service(server.address, channel, keys, flaky, database)  # type: ignore[arg-type]
+
+        yield start
+
+
+@pytest.fixture
+async def service(start_service: ServiceFactory) -> Service:
+    """A running MemoryFS."""
+    return await start_service()
+
+
+@pytest.fixture
+def alice(service: Service) -> As:
+    """A caller of tenant acme."""
+    return service.caller("alice")
+
+
+@pytest.fixture
+def bob(service: Service) -> As:
+    """Another caller of tenant acme."""
+    return service.caller("bob")
+
+
+@pytest.fixture
+def mallory(service: Service) -> As:
+    """A caller of another tenant."""
+    return service.caller("mallory", tenant="evil")
+
+
+def unit(*values: float, dimensions: int = 64) -> list[float]:
+    """Give a vector that starts with `values`."""
+    row = np.zeros(dimensions)
+    row[: len(values)] = values
+    return [float(value) for value in row / np.linalg.norm(row)]
