@@ -50,6 +50,8 @@ class ChildSpec:
     address: str = ""
     stop_signals: tuple[tuple[signal.Signals, float], ...] = ((signal.SIGTERM, 15.0),)
     """Signals to ask the program with and seconds to wait after each; then SIGKILL to its whole group."""
+    settle_s: float = 0.0
+    """How long it must go on living after the probe was true before it counts as ready."""
     launched: bool = False
     """`argv` has a launcher of its own that binds it to our life."""
     on_ready: Callable[[], Awaitable[None]] | None = None
@@ -162,6 +164,7 @@ class Child:
             if await self.spec.probe():
                 break
             await asyncio.sleep(PROBE_PAUSE_S)
+        await asyncio.sleep(self.spec.settle_s)  # this task is cancelled when the program ends meanwhile
         if not self.was_ready.is_set() and self.spec.on_ready is not None:
             try:
                 await self.spec.on_ready()

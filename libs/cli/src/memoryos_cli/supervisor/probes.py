@@ -61,3 +61,12 @@ def tcp_open(host: str, port: int) -> Probe:
         return False
 
     return probe
+
+
+def always() -> Probe:
+    """Give a probe that is always true, for programs without a port."""
+
+    async def probe() -> bool:
+        return True
+
+    return probe

@@ -1,0 +1,1 @@
+"""The commands of `mos`, one file per group."""

@@ -1,0 +1,262 @@
+"""`mos up`, `status`, `logs`, `down`, `config`, `migrate`: the processes of one data folder."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import yaml
+from memoryos_core.errors import MemoryOSError
+from memoryos_postgres.config import PostgresSection
+from memoryos_postgres.migrate import MigrationRefused
+
+from memoryos_cli import settings
+from memoryos_cli.caller import LOCAL, Caller, command
+from memoryos_cli.datafolder import DataFolder
+from memoryos_cli.exits import CliError, Exit
+from memoryos_cli.output import Output
+from memoryos_cli.supervisor.database import apply_migrations
+from memoryos_cli.supervisor.files import read_json
+from memoryos_cli.supervisor.lock import is_held
+from memoryos_cli.supervisor.plan import Plan
+from memoryos_cli.supervisor.processes import kill_if_same
+from memoryos_cli.supervisor.up import ADDRESSES_FILE, CONFIG_FILE, LOCK_FILE, STATUS_FILE, UpRequest, addresses, run_up
+
+POLL_S: Final = 0.1
+STATE_STYLES: Final = {"ready": "green", "back-off": "red", "stopped": "dim"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    for function, name in (
+        (up, "up"),
+        (status, "status"),
+        (logs, "logs"),
+        (down, "down"),
+        (config, "config"),
+        (migrate, "migrate"),
+    ):
+        command(app, name, options=LOCAL)(function)
+
+
+async def up(
+    caller: Caller,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once everything serves.")] = False,
+    dsn: Annotated[
+        str, typer.Option("--dsn", help="Administrator's DSN of your own PostgreSQL instead of the embedded one.")
+    ] = "",
+    dev_issuer: Annotated[
+        bool, typer.Option("--dev-issuer", help="Trust tokens of `mos token` also with --dsn.")
+    ] = False,
+    config_file: Annotated[
+        Path | None,
+        typer.Option("--config", help="YAML file [default: config.yaml in the data folder].", show_default=False),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="section.field=value for this run; may be repeated.")
+    ] = None,
+    opa: Annotated[Path | None, typer.Option("--opa", help="OPA binary.", show_default=False)] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", help="Child to leave out; may be repeated.")] = None,
+) -> None:
+    """Start everything and supervise it until Ctrl-C.
+
+    PostgreSQL, OPA, the four services, the harness worker and the audit sealer
+    run as children of this process on 127.0.0.1. Data is in one folder and stays.
+    """
+    if detach:
+        await _detach(caller)
+        return
+    request = UpRequest(
+        folder=caller.data,
+        overrides=tuple(overrides or ()),
+        config_file=config_file,
+        dsn=dsn,
+        dev_issuer=dev_issuer,
+        opa=opa,
+        without=frozenset(without or ()),
+        environ=caller.environ,
+    )
+    caller.output.line(f"starting in {caller.data.root} …", style="dim")
+
+    def on_ready(plan: Plan) -> None:
+        _welcome(caller.output, caller.data, addresses(plan))
+        caller.output.line("\nCtrl-C stops it.", style="dim")
+
+    await run_up(request, on_ready=on_ready, say=lambda text: caller.output.line(text, style="dim"))
+    caller.output.line("stopped", style="dim")
+
+
+async def _detach(caller: Caller) -> None:
+    """Start the same command without --detach in a session of its own, and wait until it serves or ends."""
+    argv = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    caller.data.create()
+    log_file = caller.data.logs / "supervisor.log"
+    with log_file.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "memoryos_cli.main", *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+    while process.returncode is None:
+        found = read_json(caller.data.file(STATUS_FILE)) or {}
+        if (
+            found.get("pid") == process.pid
+            and found.get("phase") == "running"
+            and caller.data.file(ADDRESSES_FILE).exists()
+        ):
+            _welcome(caller.output, caller.data, read_json(caller.data.file(ADDRESSES_FILE)))
+            return
+        await asyncio.sleep(POLL_S)
+    text = log_file.read_text(encoding="utf-8", errors="replace").strip().rsplit("error: ", 1)[-1]
+    raise CliError(text, exit_code=Exit(process.returncode) if process.returncode in set(Exit) else Exit.FAULT)
+
+
+def _welcome(output: Output, folder: DataFolder, services: dict[str, str]) -> None:
+    if output.as_json:
+        output.value({"data": str(folder.root), "addresses": services})
+        return
+    output.line("Memory OS runs.", style="bold green")
+    output.fields([*services.items(), ("data", folder.root)])
+    data = "" if folder.root == Path.home() / ".memoryos" else f" --data {folder.root}"
+    output.line("\nTry:")
+    for line in (
+        f'mos mem write{data} /tenants/acme/memory/episodic "客户 A 确认了 Q3 交付计划" --about user_123',
+        f'mos mem read{data} /tenants/acme/memory/episodic "Q3 delivery plan"',
+        f"mos skill list{data}",
+        f'mos task run{data} AGENT "…"                 # agents are files in {folder.root / "agents"}',
+        f"mos audit verify{data}",
+        f"TOKEN=$(mos token{data} --user u42 --role agent --group sales-east)",
+        f'grpcurl -plaintext -H "authorization: Bearer $TOKEN" -d \'{{"path": "/tenants/acme/memory/episodic"}}\' '
+        f"{services.get('memoryfs', 'HOST:PORT')} memoryos.memoryfs.v1.MemoryFS/Read",
+    ):
+        output.line(f"  {line}")
+
+
+async def status(caller: Caller) -> None:
+    """Show every child: state, pid, address, restarts, last exit."""
+    found = read_json(caller.data.file(STATUS_FILE)) or {}
+    held = is_held(caller.data.file(LOCK_FILE))
+    if not held:
+        raise CliError(f"nothing runs in {caller.data.root}", hint="start it with `mos up`", exit_code=Exit.NOT_RUNNING)
+    children: list[dict[str, Any]] = found.get("children", [])
+    if caller.output.as_json:
+        caller.output.value(found)
+        return
+    caller.output.fields([("phase", found.get("phase")), ("pid", found.get("pid")), ("since", found.get("start_time"))])
+    caller.output.table(
+        ["child", "state", "pid", "address", "restarts", "last exit"],
+        [(c["name"], c["state"], c["pid"] or "", c["address"], c["restarts"], c["last_exit"]) for c in children],
+    )
+
+
+async def logs(
+    caller: Caller,
+    name: Annotated[str | None, typer.Argument(help="Child; all of them when not given.", show_default=False)] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more is written.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Lines of each file to begin with.")] = 20,
+) -> None:
+    """Show what children wrote to their logs."""
+    known = {file.stem: file for file in sorted(caller.data.logs.glob("*.log"))}
+    if name is not None and name not in known:
+        raise CliError(
+            f"there is no log of {name!r}", hint=f"there are: {', '.join(known) or 'none'}", exit_code=Exit.NOT_FOUND
+        )
+    files = {name: known[name]} if name is not None else known
+    ends: dict[str, int] = {}
+    for stem, file in files.items():
+        text = file.read_bytes()
+        ends[stem] = len(text)
+        for line in text.decode(errors="replace").splitlines()[-lines:] if lines else ():
+            _log_line(caller, stem, line, named=len(files) > 1)
+    while follow:
+        await asyncio.sleep(POLL_S)
+        for stem, file in files.items():
+            ends[stem] = _follow(caller, stem, file, ends[stem], named=len(files) > 1)
+
+
+def _follow(caller: Caller, stem: str, file: Path, start: int, *, named: bool) -> int:
+    """Print the whole lines written after `start` and give where they end; a rotated file begins anew."""
+    if file.stat().st_size < start:
+        start = 0
+    with file.open("rb") as source:
+        source.seek(start)
+        text = source.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    for line in whole.decode(errors="replace").splitlines():
+        _log_line(caller, stem, line, named=named)
+    return start + len(whole)
+
+
+def _log_line(caller: Caller, stem: str, line: str, *, named: bool) -> None:
+    if caller.output.as_json:
+        caller.output.value({"child": stem, "line": line})
+    else:
+        caller.output.line(f"{stem:<14} {line}" if named else line)
+
+
+async def down(
+    caller: Caller,
+    timeout_s: Annotated[float, typer.Option("--timeout-s", min=1, help="Longest wait for the drain.")] = 120.0,
+) -> None:
+    """Drain and stop what runs in the data folder."""
+    lock_file = caller.data.file(LOCK_FILE)
+    if not is_held(lock_file):
+        raise CliError(f"nothing runs in {caller.data.root}", exit_code=Exit.NOT_RUNNING)
+    found = read_json(caller.data.file(STATUS_FILE)) or {}
+    if not kill_if_same(int(found.get("pid", 0)), found.get("ticks"), signal.SIGTERM):
+        raise CliError("it is just starting or ending", hint="try again", exit_code=Exit.CONFLICT)
+    deadline = time.monotonic() + timeout_s
+    while is_held(lock_file):
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"it has not ended within {timeout_s:g} s",
+                hint="`mos status` shows who still runs",
+                exit_code=Exit.TOO_LATE,
+            )
+        await asyncio.sleep(POLL_S)
+    caller.output.line("stopped")
+
+
+async def config(caller: Caller) -> None:
+    """Print the effective configuration; secrets appear as the paths of their files."""
+    file = caller.data.file(CONFIG_FILE)
+    if not file.exists():
+        raise CliError(
+            f"there is no installation in {caller.data.root}",
+            hint="start one with `mos up`",
+            exit_code=Exit.NOT_RUNNING,
+        )
+    values: settings.Values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for section, fields in settings.checked(file).effective().items():
+        values[section] = fields
+    if caller.output.as_json:
+        caller.output.value(values)
+    else:
+        caller.output.line(settings.dump(values).rstrip())
+
+
+async def migrate(caller: Caller) -> None:
+    """Apply the database migrations that are missing (role memoryos_owner)."""
+    file = caller.data.file(CONFIG_FILE)
+    if not file.exists():
+        raise CliError(
+            f"there is no installation in {caller.data.root}",
+            hint="start one with `mos up`",
+            exit_code=Exit.NOT_RUNNING,
+        )
+    try:
+        applied = await apply_migrations(settings.checked(file)[PostgresSection])
+    except MigrationRefused as error:
+        raise CliError(str(error), exit_code=Exit.CONFLICT, reason="MIGRATION_REFUSED") from None
+    except (MemoryOSError, OSError) as error:
+        raise CliError(
+            f"the database does not answer: {error}", hint="does it run? `mos status`", exit_code=Exit.NOT_RUNNING
+        ) from None
+    if caller.output.as_json:
+        caller.output.value({"applied": applied})
+    else:
+        caller.output.line("\n".join(applied) or "nothing to apply")
