@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
 from memoryos_core.keys import KeySet, PrivateKey, Use
 from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner, TokenVerifier
-from memoryos_grpc import Caller, Channels, DenialKind, GrpcSection, Server
+from memoryos_grpc import METHOD_RULES, Caller, Channels, DenialKind, GrpcSection, MethodRule, Server
 from memoryos_telemetry import Telemetry, TelemetrySection
 
 IDENTITY = Identity(tenant="acme", user="u42", roles=frozenset({"user", "agent", "reviewer"}))
@@ -144,7 +144,15 @@ class Site:
         self._stack.callback(telemetry.shutdown)
         return telemetry
 
-    def server(self, service: str, servicers: Any, *, telemetry: Telemetry | None = None, **limits: Any) -> Server:
+    def server(
+        self,
+        service: str,
+        servicers: Any,
+        *,
+        telemetry: Telemetry | None = None,
+        rules: Mapping[str, MethodRule] = METHOD_RULES,
+        **limits: Any,
+    ) -> Server:
         return Server(
             service,
             servicers,
@@ -152,6 +160,7 @@ class Site:
             telemetry=telemetry or self.telemetry(service),
             config=GrpcSection(**limits),
             audit=self.audit,
+            rules=rules,
         )
 
     async def start(self, service: str, servicers: Any, **options: Any) -> Server:

@@ -31,6 +31,8 @@ Servicers = Sequence[tuple[Callable[[Any, Any], None], Any]]
 
 OPEN_CALLS_SPARE: Final = 64
 """Calls beside concurrent_calls_max that gRPC itself takes, so that health answers a busy server."""
+METADATA_BYTES_MAX: Final = 24 * 1024
+"""Both tokens at their largest (8 kB each) and the rest; gRPC's default refuses at random above 8 kB."""
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -85,6 +87,8 @@ class Server:
             options=[
                 ("grpc.max_receive_message_length", self._config.message_bytes_max),
                 ("grpc.max_send_message_length", self._config.message_bytes_max),
+                ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+                ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
                 # Without this a second process binds the same port and takes half of the calls.
                 ("grpc.so_reuseport", 0),
             ],

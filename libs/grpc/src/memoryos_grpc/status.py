@@ -28,9 +28,10 @@ from memoryos_core.errors import (
 DOMAIN: Final = "memoryos"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 VIOLATIONS_MAX: Final = 20
-METADATA_MAX: Final = 16
 TEXT_CHARACTERS_MAX: Final = 200
-"""Longest text within a status: all of it must fit the 8 kB of trailing metadata that clients take."""
+METADATA_BYTES_MAX: Final = 1024
+VIOLATIONS_BYTES_MAX: Final = 3072
+"""All of a status must fit the 8 kB of trailing metadata that clients take, base64 and message included."""
 
 _GRPC_CODES: Final = {code: grpc.StatusCode[code.value] for code in Code}
 _TYPE_PREFIX: Final = "type.googleapis.com/"
@@ -45,11 +46,7 @@ def to_trailers(error: MemoryOSError, trace_id: str) -> tuple[tuple[str, bytes],
     """Give the trailing metadata that carries an error in full."""
     details: list[Any] = [_pack(_error_info(error, trace_id))]
     if error.violations:
-        violations = [
-            BadRequest.FieldViolation(field=_cut(v.field), description=_cut(v.description))
-            for v in error.violations[:VIOLATIONS_MAX]
-        ]
-        details.append(_pack(BadRequest(field_violations=violations)))
+        details.append(_pack(_bad_request(error.violations)))
     if error.retry_after_s is not None:
         delay = Duration()
         delay.FromMilliseconds(round(error.retry_after_s * 1000))
@@ -152,11 +149,29 @@ def _details(error: grpc.aio.AioRpcError) -> list[Any]:
 
 
 def _error_info(error: MemoryOSError, trace_id: str) -> ErrorInfo:
-    pairs = list(error.metadata.items())[:METADATA_MAX]
-    metadata = {_cut(key): _cut(str(value)) for key, value in pairs}
+    info = ErrorInfo(reason=error.reason, domain=DOMAIN)
+    left_bytes = METADATA_BYTES_MAX
+    for key, value in error.metadata.items():
+        key, value = _cut(key), _cut(str(value))
+        left_bytes -= len(key.encode()) + len(value.encode())
+        if left_bytes < 0:
+            break
+        info.metadata[key] = value
     if trace_id:
-        metadata["trace_id"] = trace_id
-    return ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
+        info.metadata["trace_id"] = trace_id
+    return info
+
+
+def _bad_request(violations: Sequence[FieldViolation]) -> BadRequest:
+    bad = BadRequest()
+    left_bytes = VIOLATIONS_BYTES_MAX
+    for violation in violations[:VIOLATIONS_MAX]:
+        told = BadRequest.FieldViolation(field=_cut(violation.field), description=_cut(violation.description))
+        left_bytes -= told.ByteSize()
+        if left_bytes < 0:
+            break
+        bad.field_violations.append(told)
+    return bad
 
 
 def _pack(message: Message) -> Any:

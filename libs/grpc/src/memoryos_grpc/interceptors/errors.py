@@ -7,7 +7,7 @@ import logging
 from typing import Final, NoReturn
 
 import grpc
-from memoryos_core.errors import Code, MemoryOSError
+from memoryos_core.errors import Code, InternalError, MemoryOSError
 from memoryos_telemetry.context import current_trace_id
 from memoryos_telemetry.tracer import error_type
 
@@ -34,14 +34,20 @@ class Errors:
         """Run the call; abort it with a status when it raises."""
         try:
             await proceed(call)
-        except (grpc.aio.AbortError, asyncio.CancelledError):
+        except grpc.aio.AbortError:
             raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this call: something that it awaited was. gRPC would leave the caller waiting.
+            await self._refuse(call, InternalError(), error)
         except MemoryOSError as error:
             await self._refuse(call, error, error)
         except Exception as error:
             await self._refuse(call, from_unknown(error), error)
 
-    async def _refuse(self, call: IncomingCall, answer: MemoryOSError, error: Exception) -> NoReturn:
+    async def _refuse(self, call: IncomingCall, answer: MemoryOSError, error: BaseException) -> NoReturn:
         call.code, call.error_type = grpc_code(answer), error_type(error)
         if answer.code is Code.INTERNAL:
             _log.error("internal error in %s", call.method.full_name, exc_info=error)
