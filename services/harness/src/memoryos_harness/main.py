@@ -10,12 +10,9 @@ from pathlib import Path
 
 from memoryos_core import crashpoints
 from memoryos_core.config import Config, Section, load
+from memoryos_core.sections import ALL_SECTIONS
 
 from memoryos_harness.app import SECTIONS, serve
-
-ALL_SECTIONS = ("grpc", "telemetry", "postgres", "identity", "sealing", "peers",
-                "memoryfs", "models", "policy", "tool-gateway", "harness")  # fmt: skip
-"""Sections of the shared file that some process reads."""
 
 
 async def run_process(

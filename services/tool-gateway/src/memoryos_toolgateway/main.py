@@ -10,18 +10,16 @@ from pathlib import Path
 
 from memoryos_core import crashpoints
 from memoryos_core.config import load
+from memoryos_core.sections import ALL_SECTIONS
 
 from memoryos_toolgateway.app import SECTIONS, serve
 from memoryos_toolgateway.errors import SkillFileInvalid
-
-OTHER_SECTIONS = ("memoryfs", "models", "policy", "harness")
-"""Sections of the shared file that other processes read."""
 
 
 async def _run() -> None:
     file = os.environ.get("MEMORYOS_CONFIG")
     crashpoints.arm(os.environ.get("MEMORYOS_CRASH_POINT", ""))
-    config = load(SECTIONS, file=Path(file) if file else None, environ=os.environ, known=OTHER_SECTIONS)
+    config = load(SECTIONS, file=Path(file) if file else None, environ=os.environ, known=ALL_SECTIONS)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
