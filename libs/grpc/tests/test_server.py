@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
@@ -109,9 +110,18 @@ async def test_a_running_call_ends_before_the_server_does(site, memoryfs, bearer
     await asyncio.wait_for(started.wait(), 5)
     stop.set()
     health = health_pb2_grpc.HealthStub(site.bare_channel(server))
-    with pytest.raises(grpc.aio.AioRpcError):  # no new calls, or NOT_SERVING until the port is closed
-        for _ in range(200):
-            await health.Check(health_pb2.HealthCheckRequest(), timeout=1)
+
+    async def watch_health():
+        async with asyncio.timeout(5):
+            while (await health.Check(health_pb2.HealthCheckRequest(), timeout=1)).status == 1:  # SERVING
+                pass
+
+    with contextlib.suppress(grpc.aio.AioRpcError):  # NOT_SERVING, or the port is closed already
+        await watch_health()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await memoryfs_pb2_grpc.MemoryFSStub(site.bare_channel(server)).Get(
+            memoryfs_pb2.GetRequest(id=MEM), metadata=bearer
+        )
     go_on.set()
     assert (await call).item.id == MEM
     await asyncio.wait_for(serving, 5)

@@ -151,8 +151,7 @@ def _details(error: grpc.aio.AioRpcError) -> list[Any]:
 def _error_info(error: MemoryOSError, trace_id: str) -> ErrorInfo:
     info = ErrorInfo(reason=error.reason, domain=DOMAIN)
     left_bytes = METADATA_BYTES_MAX
-    for key, value in error.metadata.items():
-        key, value = _cut(key), _cut(str(value))
+    for key, value in ((_cut(key), _cut(str(value))) for key, value in error.metadata.items()):
         left_bytes -= len(key.encode()) + len(value.encode())
         if left_bytes < 0:
             break

@@ -1,0 +1,160 @@
+"""The span file: always there, bounded, whole lines, readable after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from memoryos_core.clock import SystemClock
+from memoryos_telemetry import Telemetry, TelemetrySection, trace_tree
+from memoryos_telemetry.span_file import SpanFile, span_files
+from memoryos_telemetry.span_lines import LINE_BYTES_MAX, read_lines
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def all_lines(folder):
+    return [line for path in span_files(folder) for line in read_lines(path)]
+
+
+def test_start_and_end_are_written_at_once(telemetry):
+    folder = telemetry.span_file.path.parent
+    with telemetry.tracer("t").span("a", attributes={"memoryos.task_id": "task_1"}):
+        (started,) = all_lines(folder)
+        assert (started.name, started.service, started.end_ns) == ("a", "svc", None)
+    _, ended = all_lines(folder)
+    assert ended.end_ns >= ended.start_ns
+    assert ended.attributes == {"memoryos.task_id": "task_1"}
+    assert os.stat(telemetry.span_file.path).st_mode & 0o077 == 0
+
+
+def test_hostile_names_stay_on_their_line(telemetry):
+    folder = telemetry.span_file.path.parent
+    name = 'a"b\n{"trace_id":1}\u2028\u0085\x00\ud800😀'
+    with telemetry.tracer("t").span(name, attributes={"k": "x\ny\u2028", "nan": float("nan")}):
+        pass
+    raw = telemetry.span_file.path.read_bytes()
+    assert raw.isascii()
+    assert raw.count(b"\n") == len(raw.decode().splitlines()) == 2
+    assert all_lines(folder)[1].name == name
+
+
+def test_attributes_are_bounded(telemetry):
+    folder = telemetry.span_file.path.parent
+    with telemetry.tracer("t").span("a") as span:
+        for number in range(200):
+            span.set_attribute(f"k{number}", "x" * 10_000)
+    attributes = all_lines(folder)[1].attributes
+    assert len(attributes) == 64
+    assert {len(value) for value in attributes.values()} == {256}
+
+
+def test_a_torn_or_foreign_line_is_skipped(telemetry):
+    folder = telemetry.span_file.path.parent
+    with telemetry.tracer("t").span("a"):
+        pass
+    whole = telemetry.span_file.path.read_bytes()
+    last = whole.splitlines(keepends=True)[-1]
+    for number, tail in enumerate(
+        (last[:-1], last[:50], b"\xff\xfe", b"[]\n", b"{}\n", b"null\n", b"9" * (3 * LINE_BYTES_MAX) + b"\n" + last)
+    ):
+        (folder / f"old-{number}.jsonl").write_bytes(whole + tail)
+    for path in folder.glob("old-*.jsonl"):
+        assert [line.name for line in read_lines(path)][:2] == ["a", "a"]
+        assert {line.name for line in read_lines(path)} == {"a"}
+    assert list(read_lines(folder / "gone.jsonl")) == []
+
+
+def test_the_size_is_bounded_and_the_newest_stay(tmp_path):
+    section = TelemetrySection(span_dir=tmp_path, span_file_bytes_max=64 * 1024)
+    telemetry = Telemetry(section, "svc", SystemClock())
+    tracer = telemetry.tracer("t")
+    for number in range(2_000):
+        with tracer.span(f"span {number}"):
+            pass
+    files = span_files(tmp_path)
+    assert len(files) == 2
+    assert sum(path.stat().st_size for path in files) <= 64 * 1024
+    names = {line.name for line in all_lines(tmp_path)}
+    assert "span 1999" in names
+    assert "span 0" not in names
+    assert telemetry.span_file.dropped == 0
+
+
+def test_old_files_of_ended_processes_go(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for number in range(10):
+        path = tmp_path / f"svc-old{number}-{ended.pid}.jsonl"
+        path.write_text("")
+        os.utime(path, (number, number))
+    mine = tmp_path / f"other-x-{os.getpid()}.jsonl"
+    mine.write_text("")
+    os.utime(mine, (0, 0))
+    SpanFile(tmp_path, "svc", NOW, bytes_max=2**20, files_max=3).shutdown()
+    left = {path.name for path in span_files(tmp_path)}
+    assert mine.name in left
+    assert {name for name in left if "old" in name} == {f"svc-old{n}-{ended.pid}.jsonl" for n in (7, 8, 9)}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_costs_spans_not_calls(telemetry):
+    full = os.open("/dev/full", os.O_WRONLY)
+    telemetry.span_file._fd, kept = full, telemetry.span_file._fd
+    with telemetry.tracer("t").span("lost"):
+        pass
+    assert telemetry.span_file.dropped == 2
+    telemetry.span_file._fd = kept
+    os.close(full)
+    with telemetry.tracer("t").span("kept"):
+        pass
+    assert {line.name for line in all_lines(telemetry.span_file.path.parent)} == {"kept"}
+
+
+def test_after_shutdown_spans_are_dropped(telemetry):
+    telemetry.shutdown()
+    with telemetry.tracer("t").span("late"):
+        pass
+    assert all_lines(telemetry.span_file.path.parent) == []
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from memoryos_core.clock import SystemClock
+from memoryos_telemetry import TelemetrySection, configure, continue_trace, tracer
+configure(TelemetrySection(span_dir=pathlib.Path(sys.argv[1])), "worker", SystemClock())
+with continue_trace(sys.argv[2]), tracer("t").span("outer"):
+    with tracer("t").span("done"):
+        pass
+    with tracer("t").span("open"):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_its_spans_and_the_tree_connected(telemetry):
+    """I9 under kill -9: what had ended is kept, what was open is shown as unfinished."""
+    from memoryos_telemetry import current_trace_id, current_traceparent
+
+    folder = telemetry.span_file.path.parent
+    with telemetry.tracer("t").span("submit"):
+        parent, trace_id = current_traceparent(), current_trace_id()
+    for _ in range(2):
+        died = subprocess.run([sys.executable, "-c", KILLED, str(folder), parent], check=False)
+        assert died.returncode == -signal.SIGKILL
+    tree = trace_tree(folder, trace_id)
+    assert tree.connected
+    names = [(span.name, span.end_ns is None) for span in tree.spans]
+    assert names == [("submit", False)] + [("outer", True), ("done", False), ("open", True)] * 2
+    assert tree.render().count("unfinished") == 4
+
+
+def test_lines_are_json_for_everybody(telemetry):
+    with telemetry.tracer("t").span("a"):
+        pass
+    for line in telemetry.span_file.path.read_text().splitlines():
+        assert json.loads(line)["service"] == "svc"
