@@ -77,7 +77,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         database = await stack.enter_async_context(Database(config[PostgresSection], roles.TOOLGATEWAY))
         recorder = ReadRecorder(database)
         stack.push_async_callback(recorder.close)
-        denials = DenialRecorder(recorder, SERVICE, clock)
+        denials = DenialRecorder(recorder, SERVICE)
         stack.push_async_callback(denials.close)
         channels = _channels(config, telemetry, clock)
         stack.push_async_callback(channels.close)

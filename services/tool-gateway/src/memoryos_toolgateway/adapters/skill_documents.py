@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import yaml
 from memoryos_core.canonical import parse_json
@@ -27,9 +27,6 @@ class DocumentInvalid(ValueError):
 
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the JSON types only."""
-
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}
-    yaml_constructors: ClassVar[dict[Any, Any]] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         peek: Any = self.peek_event
@@ -57,6 +54,8 @@ def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
     return [loader.construct_object(item, deep=True) for item in node.value]
 
 
+_Loader.yaml_implicit_resolvers = {}
+_Loader.yaml_constructors = {}
 _Loader.add_implicit_resolver(f"{_PREFIX}null", re.compile(r"(?:null|~|)\Z"), ["n", "~", ""])
 _Loader.add_implicit_resolver(f"{_PREFIX}bool", re.compile(r"(?:true|false)\Z"), ["t", "f"])
 _Loader.add_implicit_resolver(f"{_PREFIX}int", _INTEGER, list("-0123456789"))
