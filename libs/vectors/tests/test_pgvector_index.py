@@ -117,6 +117,7 @@ async def test_a_search_is_answered_by_the_covering_index_alone(
             row = [entry(f"mem_{number:026}", random_unit(rng, 512))]
             for tenant in range(8):
                 await PgVectorIndex(tx, models).upsert(f"t{tenant}", "usem3-512", row, fresh=True)
+    await admin_execute(database, "CHECKPOINT")  # rows of a commit that is not flushed yet are not all-visible
     await admin_execute(database, "VACUUM ANALYZE memoryfs.item_vectors")
     async with await psycopg.AsyncConnection.connect(database.admin_dsn, autocommit=True) as admin:
         # So small a table is as well read whole: leave the planner the indexes only.
