@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from memoryos_cli.caller import DEFAULT_TENANT, Defaults
-from memoryos_cli.commands import local
+from memoryos_cli.commands import audit, decision, local, mem, review, session, skill, task, token, trace
 
 HELP = """Memory OS from a terminal.
 
@@ -27,7 +27,8 @@ running, 7 no answer in time, 8 limit reached, 9 ended otherwise than asked.
 def build() -> typer.Typer:
     """Give the whole application."""
     app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-    local.add_to(app)
+    for group in (local, token, mem, skill, session, task, review, decision, trace, audit):
+        group.add_to(app)
     return app
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console
@@ -14,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from memoryos_cli.exits import CliError
+
+PIPE_WIDTH: Final = 400
 
 
 def plain(value: Any) -> Any:
@@ -36,7 +39,9 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        # A pipe has no width: lines and tables are as wide as they need to be.
+        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        self._out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
         self._err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def value(self, value: Any) -> None:
@@ -55,7 +60,7 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "nothing") -> None:
         """Print rows under headings, the last column folded into the width that is left."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
         for index, column in enumerate(columns):
             table.add_column(column, no_wrap=index < len(columns) - 1, overflow="fold")
         count = 0

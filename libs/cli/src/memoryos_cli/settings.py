@@ -49,7 +49,7 @@ def base_values(folder: DataFolder, ports: Mapping[str, int], host: str) -> Valu
             "seal_key_file": str(folder.keys / "audit.pem"),
             "head_file": str(folder.keys / "audit.head"),
         },
-        "harness": {"agents_dirs": [str(folder.root / "agents")]},
+        "harness": {"agents_dir": str(folder.root / "agents")},
     }
 
 

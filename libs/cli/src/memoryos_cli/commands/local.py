@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import time
@@ -93,26 +94,35 @@ async def up(
 
 async def _detach(caller: Caller) -> None:
     """Start the same command without --detach in a session of its own, and wait until it serves or ends."""
-    argv = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    argv = [argument for argument in sys.argv[1:] if argument not in ("--detach", "--json")]
     caller.data.create()
     log_file = caller.data.logs / "supervisor.log"
     with log_file.open("ab") as log:
+        start = log.tell()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "memoryos_cli.main", *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,
+            sys.executable, "-m", "memoryos_cli.main", *argv, "--json", stdin=asyncio.subprocess.DEVNULL, stdout=log,
+            stderr=log, start_new_session=True,
         )  # fmt: skip
+    addresses_file = caller.data.file(ADDRESSES_FILE)
     while process.returncode is None:
         found = read_json(caller.data.file(STATUS_FILE)) or {}
-        if (
-            found.get("pid") == process.pid
-            and found.get("phase") == "running"
-            and caller.data.file(ADDRESSES_FILE).exists()
-        ):
-            _welcome(caller.output, caller.data, read_json(caller.data.file(ADDRESSES_FILE)))
+        if (found.get("pid"), found.get("phase")) == (process.pid, "running") and addresses_file.exists():
+            _welcome(caller.output, caller.data, read_json(addresses_file))
             return
         await asyncio.sleep(POLL_S)
-    text = log_file.read_text(encoding="utf-8", errors="replace").strip().rsplit("error: ", 1)[-1]
-    raise CliError(text, exit_code=Exit(process.returncode) if process.returncode in set(Exit) else Exit.FAULT)
+    raise _told_error(log_file.read_bytes()[start:].decode(errors="replace"), process.returncode)
+
+
+def _told_error(text: str, code: int) -> CliError:
+    """Give the error that a detached process printed as its last JSON line."""
+    for line in reversed(text.splitlines()):
+        try:
+            told = json.loads(line)["error"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        exit_code = Exit(told["exit_code"])
+        return CliError(told["message"], hint=told["hint"], reason=told["reason"], exit_code=exit_code)
+    return CliError(f"it ended with exit code {code}", hint=text[-2000:].strip())
 
 
 def _welcome(output: Output, folder: DataFolder, services: dict[str, str]) -> None:

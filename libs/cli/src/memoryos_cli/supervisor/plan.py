@@ -16,7 +16,7 @@ from memoryos_cli.supervisor.probes import always, grpc_health, http_ok
 
 PORT_NAMES: Final = ("postgres", "opa", "policy", "memoryfs", "tool-gateway", "harness")
 CHILD_NAMES: Final = (*PORT_NAMES, "harness-worker", "audit-sealer")
-SETTLE_S: Final = 1.0
+SETTLE_S: Final = 2.0
 """A child without a port counts as ready when it has lived so long."""
 HANDED_ON: Final = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 """Variables that children get beside MEMORYOS_<SECTION>__<FIELD>."""

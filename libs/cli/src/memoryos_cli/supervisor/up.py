@@ -111,6 +111,10 @@ async def _plan(request: UpRequest, say: Callable[[str], None]) -> Plan:
             await prepare()
         except (MemoryOSError, MigrationRefused) as error:
             raise CliError(f"the database of --dsn cannot be prepared: {error}", exit_code=Exit.NOT_RUNNING) from None
+    without = request.without
+    if not _has_chat_model(values, request.environ):
+        say("no chat model is configured (models.chat_url): the harness worker stays off, tasks wait")
+        without |= {"harness-worker"}
     return Plan(
         folder=folder,
         ports=ports,
@@ -119,8 +123,12 @@ async def _plan(request: UpRequest, say: Callable[[str], None]) -> Plan:
         environ=request.environ,
         prepare_database=prepare,
         embedded=external is None,
-        without=request.without,
+        without=without,
     )
+
+
+def _has_chat_model(values: settings.Values, environ: Mapping[str, str]) -> bool:
+    return bool(values.get("models", {}).get("chat_url") or environ.get("MEMORYOS_MODELS__CHAT_URL"))
 
 
 async def _supervise(plan: Plan, stop: asyncio.Event, on_ready: Callable[[Plan], None]) -> None:
