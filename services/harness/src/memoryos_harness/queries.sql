@@ -45,10 +45,10 @@ LIMIT %(limit)s
 -- name: insert_task
 INSERT INTO harness.tasks
     (tenant, id, user_id, agent_chain, session_id, question_sequence, agent, agent_version,
-     sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent)
+     sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent, event_count)
 VALUES (core.tenant(), %(id)s, core.user_name(), %(agent_chain)s, %(session_id)s, %(question_sequence)s, %(agent)s,
     %(agent_version)s, %(sealed_agent)s, %(sealed_grant)s, %(sealed_input)s,
-    clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s)
+    clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s, 1)
 
 -- name: get_task
 SELECT id, user_id, agent_chain, session_id, agent, agent_version, sealed_input, sealed_output, state, error_code,
