@@ -1,0 +1,99 @@
+# Memory OS. `make` prints what there is; every target first sets up what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PACKAGES := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml)))
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+
+.PHONY: help setup demo up down status test test-unit test-chaos check bench eval mutants protos reference lock clean
+
+help: ## Show this help.
+	@echo "Memory OS: memory, tools and durable tasks for agents. Targets:"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMPS)/packages $(STAMPS)/opa ## Set everything up in this folder (Python packages, OPA); quick when it is.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 …" or 0)'
+	@$(PYTHON) -c 'import ensurepip' || { echo "Python has no venv: install the package python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# uv itself comes from the lock file, so its hash is checked like every other's.
+$(STAMPS)/uv: requirements.lock | $(BIN)/python
+	@mkdir -p $(STAMPS)
+	@awk '/^uv==/ {on = 1} on {print} on && !/\\$$/ {exit}' requirements.lock > $(STAMPS)/uv.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(STAMPS)/uv.lock
+	@touch $@
+
+$(STAMPS)/requirements: requirements.lock $(STAMPS)/uv
+	$(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	@touch $@
+
+$(STAMPS)/packages: $(STAMPS)/requirements $(addsuffix /pyproject.toml,$(PACKAGES))
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation $(foreach package,$(PACKAGES),-e $(package))
+	@touch $@
+
+$(STAMPS)/opa: scripts/setup_opa.sh | $(STAMPS)/requirements
+	scripts/setup_opa.sh
+	@touch $@
+
+demo: setup ## Play the six scenes of a small factory with all real parts; checks itself.
+	$(BIN)/python deploy/demo/run.py
+
+up: setup ## Start everything in the background (data in ~/.memoryos, or MEMORYOS_DATA).
+	$(BIN)/mos up --detach
+
+down: setup ## Drain and stop what `make up` started.
+	$(BIN)/mos down
+
+status: setup ## Show every process.
+	$(BIN)/mos status
+
+test: setup ## Run all tests but chaos and bench.
+	$(BIN)/python scripts/run_tests.py
+
+test-unit: setup ## Run the tests of one package or file: make test-unit ARGS="libs/core -k canonical".
+	$(BIN)/pytest -q $(or $(ARGS),libs services)
+
+test-chaos: setup ## Kill processes at every named crash point.
+	$(BIN)/pytest -q -m chaos tests/chaos
+
+check: setup ## Format, lint, types, import contracts, protos, policies, references, tidy.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(foreach package,$(shell cd libs && ls -d */src/memoryos_* ; cd ../services && ls -d */src/memoryos_*),-p $(notdir $(package)))
+	$(BIN)/lint-imports
+	cd proto && ../$(BIN)/buf lint && ../$(BIN)/buf format --diff --exit-code
+	scripts/check_protos.sh
+	.tools/bin/opa check --strict services/policy/bundle services/policy/authz
+	.tools/bin/opa test services/policy/bundle services/policy/authz
+	$(BIN)/python scripts/generate_reference.py --check
+	$(BIN)/pytest -q tests/tidy
+
+bench: setup ## Measure against the raw engines.
+	$(BIN)/python scripts/bench.py
+
+eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=pgvector] [OUT=dir].
+	$(BIN)/python scripts/evaluate.py $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
+
+mutants: setup ## Remove each guard in turn; a named test must turn red.
+	$(BIN)/python scripts/mutants.py
+
+protos: setup ## Generate the Python code of proto/.
+	scripts/generate_protos.sh
+
+reference: setup ## Generate docs/reference from protos and section classes.
+	$(BIN)/python scripts/generate_reference.py
+
+lock: setup ## Resolve requirements.lock anew from the pyproject.toml files.
+	$(BIN)/uv lock
+	$(BIN)/uv export --quiet --no-emit-workspace --no-header -o requirements.lock
+
+clean: ## Remove what setup made (not your data).
+	rm -rf $(VENV) .tools
