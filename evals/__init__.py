@@ -1,0 +1,1 @@
+"""Evaluation of recall on real dialogues: `make eval`."""

@@ -1,0 +1,115 @@
+"""One data set through a running MemoryFS: every turn written, every question asked as its own tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any, Final
+
+from memoryos_sdk import Client, connect
+from memoryos_sdk.memory import MemoryFS
+from memoryos_testing.stack import Stack
+
+from evals.datasets import DataSet, Turn
+
+BATCH: Final = 50
+WRITERS: Final = 2
+"""Calls in flight while writing: the local embedder takes a core each."""
+TIMEOUT_S: Final = 120.0
+PENDING_S: Final = 300.0
+CALLER: Final = "owner"
+TOP_K, TOP_K_SESSIONS = 10, 50
+"""Hits asked for; more where only sessions are labelled, since one session takes many of them."""
+
+
+@dataclass
+class Run:
+    """What came of a data set."""
+
+    ranked: dict[str, list[str]] = field(default_factory=dict)
+    """Question id → turn ids, best first. An item that is no turn of this set shows by its own id."""
+    write_s: list[float] = field(default_factory=list)
+    """Seconds of each Write of one batch."""
+    read_s: list[float] = field(default_factory=list)
+    ingest_s: float = 0.0
+    """From the first Write to the last vector."""
+    pending_count: int = 0
+    """Items whose vector came after their Write."""
+    inexact_count: int = 0
+    """Reads that were not EXACT, or went without a part of recall."""
+
+
+def top_k(data: DataSet) -> int:
+    """Give the hits to ask for."""
+    return TOP_K if any(question.evidence for question in data.questions) else TOP_K_SESSIONS
+
+
+async def replay(stack: Stack, data: DataSet, say: Callable[[str], None]) -> Run:
+    """Write all turns of `data`, wait for their vectors, ask all questions."""
+    run = Run()
+    turn_of: dict[str, str] = {}
+    async with connect(token="", zone=UTC, timeout_s=TIMEOUT_S, **stack.addresses) as client:
+        callers = {tenant: _caller(stack, client, tenant) for tenant in data.turns_by_tenant()}
+        began = time.perf_counter()
+        await _write_all(callers, data, run, turn_of)
+        for tenant, memory in callers.items():
+            await _wait_for_vectors(memory, tenant)
+        run.ingest_s = time.perf_counter() - began
+        say(f"{data.name}: {len(data.turns)} turns of {len(callers)} tenants kept in {run.ingest_s:.1f} s")
+        for question in data.questions:
+            memory = callers.get(question.tenant) or _caller(stack, client, question.tenant)
+            began = time.perf_counter()
+            answer = await memory.read(_path(question.tenant), query=question.text, top_k=top_k(data))
+            run.read_s.append(time.perf_counter() - began)
+            run.inexact_count += answer.exactness != "exact" or bool(answer.degradations)
+            run.ranked[question.id] = [turn_of.get(hit.item.id, hit.item.id) for hit in answer]
+    return run
+
+
+async def _write_all(callers: Mapping[str, MemoryFS], data: DataSet, run: Run, turn_of: dict[str, str]) -> None:
+    slots = asyncio.Semaphore(WRITERS)
+
+    async def write(tenant: str, batch: Sequence[Turn]) -> None:
+        async with slots:
+            began = time.perf_counter()
+            results = await callers[tenant].write_many(_path(tenant), [_entry(turn) for turn in batch])
+            run.write_s.append(time.perf_counter() - began)
+        for turn, result in zip(batch, results, strict=True):
+            turn_of[result.id] = turn.id
+            run.pending_count += result.embed_state != "done"
+
+    async with asyncio.TaskGroup() as group:
+        for tenant, turns in data.turns_by_tenant().items():
+            for batch in _batches(turns):
+                group.create_task(write(tenant, batch))
+
+
+async def _wait_for_vectors(memory: MemoryFS, tenant: str) -> None:
+    """Wait until no item of the tenant is found by words only."""
+    async with asyncio.timeout(PENDING_S):
+        while "pending_vectors" in (await memory.read(_path(tenant), query="vector", top_k=1)).degradations:  # noqa: ASYNC110 (another process embeds)
+            await asyncio.sleep(0.2)
+
+
+def _batches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
+    for start in range(0, len(turns), BATCH):
+        yield turns[start : start + BATCH]
+
+
+def _caller(stack: Stack, client: Client, tenant: str) -> MemoryFS:
+    return client.as_caller(stack.token(tenant, CALLER)).memory
+
+
+def _path(tenant: str) -> str:
+    return f"/tenants/{tenant}/memory/episodic"
+
+
+def _entry(turn: Turn) -> dict[str, Any]:
+    meta: dict[str, Any] = {"tags": [turn.speaker], "source": {"session_id": turn.session, "message_ids": [turn.id]}}
+    if turn.time:
+        # The sets name no zone; UTC keeps their order.
+        meta["time"] = f"{turn.time}+00:00" if "T" in turn.time else turn.time
+    return {"content": turn.text, "meta": meta}
