@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memoryos.policy.v1 import policy_pb2
 from memoryos_policy.bundles import default_bundle_dir, read_files, revision_of
 from memoryos_postgres import roles
+from memoryos_telemetry import trace_tree
 from memoryos_testing.opa import opa_server
 from memoryos_testing.postgres import Clone, DatabaseFactory
 from psycopg import AsyncConnection
@@ -161,6 +162,21 @@ async def test_no_token_is_in_what_the_rules_or_the_database_see(world: World, d
 
 def _readable(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+async def test_one_trace_from_the_call_to_opa(world: World) -> None:
+    decision = await world.gateway().decide("refund.create", {"amount": 2000})
+    kept = await as_auditor(world, decision.id)
+    async with asyncio.timeout(5):
+        while True:
+            tree = trace_tree(world.folder / "spans", kept.trace_id)
+            text = tree.render()
+            if "opa.decide" in text:
+                break
+            await asyncio.sleep(0.02)
+    assert text.index("Decide") < text.index("opa.decide")
+    assert decision.id in text
+    assert "manual_review" in text
 
 
 async def test_listing_keeps_no_rows_and_one_audit_row(world: World, database: Clone) -> None:

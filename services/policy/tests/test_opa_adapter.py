@@ -270,3 +270,13 @@ async def test_cancelling_is_not_a_verdict() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_many_questions_at_once_do_not_time_each_other_out() -> None:
+    async def slow(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.05)
+        return web.json_response(GOOD)
+
+    async with opa_stub(slow, timeout_s=0.4) as point:
+        verdicts = await asyncio.gather(*(point.decide({}) for _ in range(500)))
+    assert {verdict.effect for verdict in verdicts} == {Effect.ALLOW}

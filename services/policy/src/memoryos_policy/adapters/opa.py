@@ -36,6 +36,8 @@ ANSWER_BYTES_MAX: Final = 256 * 1024
 INPUT_BYTES_MAX: Final = 512 * 1024
 ANSWER_DEPTH_MAX: Final = 16
 CONNECTIONS_MAX: Final = 32
+QUEUE_S_MAX: Final = 4.0
+"""How long a question may wait for a connection before its own time begins: a listing asks 500 at once."""
 _PROBE: Final = {"version": 1, "purpose": "probe"}
 
 _log = logging.getLogger(__name__)
@@ -77,7 +79,7 @@ class OpaDecisionPoint:
 
     async def _decide(self, document: Mapping[str, Any]) -> Verdict:
         try:
-            async with asyncio.timeout(self._timeout_s), self._limit:
+            async with asyncio.timeout(self._timeout_s + QUEUE_S_MAX), self._limit, asyncio.timeout(self._timeout_s):
                 verdict = parse_answer(await self._ask(document))
         except Missing:
             self._answered = True
