@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-COPIED = ("libs", "services", "tests", "proto", "deploy", "scripts", "pyproject.toml")
+COPIED = ("libs", "services", "tests", "proto", "deploy", "scripts", "pyproject.toml", "conftest.py")
 TIMEOUT_S = 300
 
 
