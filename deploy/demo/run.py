@@ -15,6 +15,7 @@ from business import Books, Business, Server
 from memoryos_models.scripted import ScriptedServer
 from model import script
 from rich.console import Console
+from rich.markup import escape
 from stage import SceneFailed, Stage
 
 HERE = Path(__file__).parent
@@ -60,7 +61,7 @@ def main() -> int:
             *("--set", f"models.chat_url={model.base_url}", "--set", "models.chat_model=scripted"),
             *("--set", f"tool-gateway.endpoints={{BUSINESS: '{server.address}'}}"),
             *("--set", f"tool-gateway.skill_dirs=[{HERE / 'skills'}]"),
-            *("--set", f"harness.agents_dirs=[{HERE / 'agents'}]"),
+            *("--set", f"harness.agents_dir={HERE / 'agents'}"),
         ]
         console.print(
             f"The business is at http://{server.address}; the model is [bold]a script[/] at {model.base_url}."
@@ -69,7 +70,7 @@ def main() -> int:
         try:
             asyncio.run(play(stage, settings))
         except SceneFailed as failure:
-            console.print(f"  [red]✗ {failure}[/]", highlight=False)
+            console.print(f"  [red]✗ {escape(str(failure))}[/]", highlight=False)
             console.print(f"The demo failed. Logs are in {data / 'logs'}.")
             return 1
     console.rule()

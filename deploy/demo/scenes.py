@@ -8,8 +8,10 @@ import re
 import signal
 
 from memoryos_sdk import NotFound
-from stage import EPISODIC, Stage
+from stage import EPISODIC, TENANT, Stage
 
+AUDITOR = ("--user", "otto", "--role", "auditor", "--tenant", TENANT)
+FINANCE = ("--user", "fatima", "--role", "reviewer", "--group", "finance", "--tenant", TENANT)
 FILLER = (
     "Ordered {n} boxes of gloves for the warehouse",
     "会议室 {n} 的投影仪需要更换灯泡",
@@ -82,7 +84,7 @@ async def private_note(stage: Stage) -> None:
             stage.check(False, f"{name} by its id is NOT_FOUND for sales-b")
     reply, _ = await stage.ask("sales-b", f"What does Hengli pay? {note.id}")
     stage.check(secret not in reply.output, "nor does the agent of sales-b")
-    rows = await stage.mos_json("audit", "list", "--user", "sales-b", "--tenant", "acme")
+    rows = await stage.mos_json("audit", "list", "--user", "sales-b", "--tenant", TENANT)
     attempts = [row for row in rows if note.id in (row.get("target_ids") or []) and row["outcome"] != "OK"]
     stage.check(attempts, "the audit shows the attempt, with who and what")
 
@@ -95,7 +97,7 @@ async def production_ticket(stage: Stage) -> None:
     stage.check(ticket in books.tickets and not books.counts["ticket.delete"], f"{ticket} is still there")
     call = next(step for step in steps if step.target == "ticket.delete")
     stage.check("production" not in reply.output, "the model saw a safe sentence and nothing of the rule")
-    decision = await stage.mos_json("decision", "show", call.decision_id, "--as", "auditor")
+    decision = await stage.mos_json("decision", "show", call.decision_id, *AUDITOR)
     rules = [f"{reason['policy']}: {reason['code']}" for reason in decision["reasons"]]
     stage.check(any("ticket.delete" in rule for rule in rules), f"the decision record has the rule: {', '.join(rules)}")
     test = next(name for name, record in books.tickets.items() if record["environment"] == "test")
@@ -117,12 +119,10 @@ async def refund(stage: Stage) -> str:
     await stage.until(waiting, "the task waits for a review")
     stage.check(not books.refunds, "the refund waits for a person; nothing was paid")
     await kill(stage, "harness-worker", "tool-gateway")
-    reviews = await stage.mos_json("review", "list", "--as", "fatima:finance")
+    reviews = await stage.mos_json("review", "list", *FINANCE)
     review = next(row for row in reviews if row["state"] == "pending")
-    stage.console.print("  [bold]fatima[/] of finance: mos review approve", review["id"])
-    await stage.mos(
-        "review", "approve", review["id"], "--comment", "checked with the customer", "--as", "fatima:finance"
-    )
+    stage.console.print(f"  [bold]fatima[/] of finance: mos review approve {review['id']}")
+    await stage.mos("review", "approve", review["id"], "--comment", "checked with the customer", *FINANCE)
     reply, _ = await stage.ended("maria", task.id)
     stage.check(books.counts["refund.create"] == 1, "it was paid exactly once, although worker and gateway were killed")
     stage.check(books.refunds[0]["refund_id"] in reply.output, "the reply holds the refund's number")
@@ -140,7 +140,7 @@ async def kill(stage: Stage, *names: str) -> None:
 
 async def records(stage: Stage, task_id: str) -> None:
     """One trace, one record: everything about the refund is joined by ids."""
-    tree = await stage.mos("trace", task_id)
+    tree = await stage.mos("trace", task_id, "--user", "maria", "--tenant", TENANT)
     stage.console.print(tree, highlight=False, markup=False)
     for service in ("harness-worker", "tool-gateway", "policy", "memoryfs"):
         stage.check(service in tree, f"{service} is in the trace")
@@ -150,11 +150,11 @@ async def records(stage: Stage, task_id: str) -> None:
     call_step = next(s for s in [s async for s in client.tasks.steps(task_id)] if s.target == "refund.create")
     call = await client.tools.get_call(call_step.call_id)
     stage.check(call.trace_id == task.trace_id, "the call is of the task's trace")
-    decision = await stage.mos_json("decision", "show", call.decision_id, "--as", "auditor")
+    decision = await stage.mos_json("decision", "show", call.decision_id, *AUDITOR)
     stage.check(decision["call_id"] == call.id, "the decision is of the call")
     stage.check(decision["review_id"] == call.review_id != "", "the decision that let it run rests on the review")
     stage.check(decision["action_digest_hmac"] == call.action_digest_hmac, "decision and call are of one action digest")
-    rows = await stage.mos_json("audit", "list", "--trace", task.trace_id, "--tenant", "acme")
+    rows = await stage.mos_json("audit", "list", "--id", task.trace_id, "--tenant", TENANT)
     kinds = {row["kind"] for row in rows}
     wanted = {"TASK_STARTED", "MEMORY_READ", "CALL_TOOL", "TOOL_RESULT", "TASK_FINISHED"}
     stage.check(wanted <= kinds, f"the audit of the trace holds {', '.join(sorted(kinds))}")

@@ -15,6 +15,7 @@ from business import Business
 from memoryos_sdk import Client, connect
 from memoryos_sdk.tasks import Step, Task
 from rich.console import Console
+from rich.markup import escape
 
 MOS: Final = str(Path(sys.executable).with_name("mos"))
 WAIT_S: Final = 30.0
@@ -71,7 +72,7 @@ class Stage:
         """Put a question to the assistant in a new session, and leave."""
         client = await self.client(user)
         session = await client.sessions.create()
-        self.console.print(f"  [bold]{user}[/] (new session): {question}")
+        self.console.print(f"  [bold]{user}[/] (new session): {escape(question)}")
         return await client.tasks.submit("assistant", session_id=session.id, input=question)
 
     async def ended(self, user: str, task_id: str) -> tuple[Task, list[Step]]:
@@ -82,7 +83,7 @@ class Stage:
         for step in steps:
             found = f" → {len(step.item_ids)} items" if step.kind == "memory_read" else ""
             self.console.print(f"    [dim]{step.sequence}. {step.kind} {step.target} {step.state}{found}[/]")
-        self.console.print(f"  [bold]assistant[/]: {task.output or task.error_message}", highlight=False)
+        self.console.print(f"  [bold]assistant[/]: {escape(task.output or task.error_message)}", highlight=False)
         return task, steps
 
     def check(self, holds: object, sentence: str) -> None:
@@ -90,7 +91,7 @@ class Stage:
         if not holds:
             raise SceneFailed(sentence)
         self.checks += 1
-        self.console.print(f"  [green]✓[/] {sentence}", highlight=False)
+        self.console.print(f"  [green]✓[/] {escape(sentence)}", highlight=False)
 
     async def until(self, condition: Callable[[], Awaitable[Any]], sentence: str, timeout_s: float = WAIT_S) -> Any:
         """Give the first true answer of `condition`, asked again every 50 ms."""
