@@ -72,6 +72,7 @@ def test_a_missing_arm_leaves_the_other_whole() -> None:
 
 def test_equal_scores_go_by_id() -> None:
     assert [one.id for one in fuse({"c": 0.5, "a": 0.5, "b": 0.5}, {})] == ["a", "b", "c"]
+    assert [one.id for one in fuse({"a": -0.5, "b": -0.1}, None)] == ["b", "a"]
 
 
 _SCORES = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.floats(0, 1), max_size=12)
@@ -80,7 +81,8 @@ _SCORES = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.floats(0
 @given(_SCORES, _SCORES)
 def test_the_order_is_that_of_scores_between_zero_and_one(dense: dict[str, float], lexical: dict[str, float]) -> None:
     ranked = fuse(dense, lexical)
-    assert [(-one.score, one.id) for one in ranked] == sorted((-one.score, one.id) for one in ranked)
+    order = [(-one.score, -(one.dense or 0.0), one.id) for one in ranked]
+    assert order == sorted(order)
     assert all(0.0 <= one.score <= 1.0 for one in ranked)
     assert {one.id for one in ranked} == set(dense) | set(lexical)
     # More of either arm never lowers a candidate.

@@ -89,7 +89,7 @@ def _saturation(counts: NDArray[np.int64], lengths: Floats | float, corpus: Corp
 
 
 def fuse(dense: Mapping[str, float] | None, lexical: Mapping[str, float] | None) -> list[Fused]:
-    """Give all candidates of both arms, best first, equal scores by id.
+    """Give all candidates of both arms, best first, equal scores by similarity, then by id.
 
     `dense` holds cosine similarities, also those of items that only the lexical
     arm found; an item absent from it has no vector yet. `lexical` holds shares;
@@ -99,7 +99,8 @@ def fuse(dense: Mapping[str, float] | None, lexical: Mapping[str, float] | None)
     """
     ids = set(dense or ()) | set(lexical or ())
     fused = [_fuse_one(id_, dense, lexical) for id_ in ids]
-    fused.sort(key=lambda one: (-one.score, one.id))
+    # Opposite meanings all score 0; they still have an order.
+    fused.sort(key=lambda one: (-one.score, -(one.dense or 0.0), one.id))
     return fused
 
 

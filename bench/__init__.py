@@ -1,0 +1,1 @@
+"""Measures of the services against the raw engines below them: `make bench`."""

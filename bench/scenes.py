@@ -1,0 +1,232 @@
+"""The measures, one method each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+import numpy as np
+from memoryos_testing.stack import Stack
+from numpy.typing import NDArray
+
+from bench.callers import GROUP, OWNER, READER, DecisionCaller, MemoryCaller
+from bench.corpus import Corpus, Items
+from bench.raw import RawOpa, RawPostgres, raw_postgres
+from bench.timing import Timing, measure
+
+TENANTS: Final = 100
+BATCH: Final = 100
+AT_ONCE: Final = 16
+BATCHES_AT_ONCE: Final = 2
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    name: str
+    ours: str
+    raw: str = ""
+    ratio: str = ""
+    expected: str = ""
+    met: bool | None = None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Who recalls: the owner of all items of a tenant, or somebody who may see some."""
+
+    user: str
+    groups: tuple[str, ...]
+    name: str
+
+
+class Bench:
+    """All measures on one deployment; later ones read what earlier ones wrote."""
+
+    def __init__(self, stack: Stack, items: int, scale: float, say: Callable[[str], None]) -> None:
+        self._stack = stack
+        self._items = items
+        self._scale = scale
+        self._say = say
+        self._corpus = Corpus()
+        self._kept: dict[int, list[tuple[Items, list[str]]]] = {}
+        self._figures: list[Figure] = []
+
+    async def run(self) -> list[Figure]:
+        """Measure in the order of the table."""
+        options = [("grpc.max_receive_message_length", 64 * 1024 * 1024)]
+        async with raw_postgres(self._stack.folder) as raw:
+            async with grpc.aio.insecure_channel(self._stack.addresses["memoryfs"], options=options) as channel:
+                await self._single(channel, raw)
+                for total in (self._items // 10, self._items):
+                    await self._fill(channel, raw, total)
+                    await self._recall(channel, raw, total)
+            async with grpc.aio.insecure_channel(self._stack.addresses["policy"]) as channel:
+                await self._decide(channel)
+        return self._figures
+
+    def _count(self, full: int) -> int:
+        return max(20, int(full * self._scale))
+
+    async def _single(self, channel: grpc.aio.Channel, raw: RawPostgres) -> None:
+        """Write and Get of single items."""
+        caller = MemoryCaller(self._stack, channel, "single", OWNER)
+        items = self._corpus.items(2_000_000, 0, 20_000)
+        ids: dict[int, str] = {}
+
+        async def write(number: int) -> None:
+            ids[number] = (await caller.write(items, [number]))[0]
+
+        async def raw_write(number: int) -> None:
+            await raw.write(number, items.texts[number], items.vectors[number])
+
+        count = self._count(3_000)
+        ours, base = (
+            await measure(write, count=count, at_once=AT_ONCE),
+            await measure(raw_write, count=count, at_once=AT_ONCE),
+        )
+        self._rate("Write, 16 callers, vector given", ours, base, 700)
+        alone = self._count(500)
+        first = max(ids) + 1
+        ours = await measure(lambda n: write(first + n), count=alone)
+        base = await measure(lambda n: raw_write(first + n), count=alone)
+        self._latency("Write, one caller", ours, base)
+
+        async def get(number: int) -> None:
+            assert await caller.get(ids[number % count]) == items.texts[number % count]
+
+        gets = self._count(5_000)
+        ours = await measure(get, count=gets, at_once=AT_ONCE)
+        base = await measure(lambda n: raw.get(n % count), count=gets, at_once=AT_ONCE)
+        self._rate("Get, 16 callers", ours, base, 1_000)
+
+    async def _fill(self, channel: grpc.aio.Channel, raw: RawPostgres, total: int) -> None:
+        """Batch writes, tenants in turn, until the store holds `total` items."""
+        each = total // TENANTS
+        jobs: list[tuple[int, Items]] = []
+        for tenant in range(TENANTS):
+            have = sum(len(ids) for _, ids in self._kept.get(tenant, []))
+            jobs += [
+                (tenant, self._corpus.items(tenant, first, min(BATCH, each - first)))
+                for first in range(have, each, BATCH)
+            ]
+        # Tenants write in turn, as they do in life: their rows lie apart in the tables.
+        jobs.sort(key=lambda job: len(self._kept.get(job[0], [])))
+        callers = {tenant: MemoryCaller(self._stack, channel, f"bench{tenant}", OWNER) for tenant in range(TENANTS)}
+
+        async def write(number: int) -> None:
+            tenant, items = jobs[number]
+            ids = await callers[tenant].write(items, range(len(items.texts)))
+            self._kept.setdefault(tenant, []).append((items, ids))
+
+        began = time.perf_counter()
+        ours = await measure(write, count=len(jobs) - 5, at_once=BATCHES_AT_ONCE, warm=5)
+        self._say(f"{total} items after {time.perf_counter() - began:.1f} s")
+        if total < self._items:
+            return  # the larger fill is the longer measure
+
+        async def raw_write(number: int) -> None:
+            items = jobs[number % len(jobs)][1]
+            await raw.write_many(number, items.texts, items.vectors)
+
+        base = await measure(raw_write, count=self._count(200), at_once=BATCHES_AT_ONCE, warm=5)
+        self._rate(f"batch Write of {BATCH}, vectors given (items)", ours, base, 5_000, per_call=BATCH)
+
+    async def _recall(self, channel: grpc.aio.Channel, raw: RawPostgres, total: int) -> None:
+        """Read of a 1 % tenant, as the owner of all its items and as the reader of a tenth of them."""
+        limit_ms = 25.0 if total == self._items else None
+        await self._recall_as(_Reader(OWNER, (), "owner"), channel, raw, total, limit_ms)
+        await self._recall_as(_Reader(READER, (GROUP,), "reader of a tenth"), channel, raw, total, limit_ms)
+
+    async def _recall_as(
+        self, who: _Reader, channel: grpc.aio.Channel, raw: RawPostgres, total: int, limit_ms: float | None
+    ) -> None:
+        texts, vectors = self._corpus.queries(self._count(300))
+        callers = [MemoryCaller(self._stack, channel, f"bench{n}", who.user, who.groups) for n in range(TENANTS)]
+        principals = [f"user:{who.user}", *(f"group:{group}" for group in who.groups)]
+        numbers = [await raw.readers(caller.tenant, principals) for caller in callers]
+        found: dict[int, list[str]] = {}
+
+        async def read(number: int) -> None:
+            found[number] = await callers[number % TENANTS].read(vectors[number % len(vectors)])
+
+        async def raw_read(number: int) -> None:
+            tenant = number % TENANTS
+            await raw.nearest(f"bench{tenant}", numbers[tenant], vectors[number % len(vectors)])
+
+        async def read_both(number: int) -> None:
+            await callers[number % TENANTS].read(vectors[number % len(vectors)], texts[number % len(vectors)])
+
+        count = self._count(400)
+        ours = await measure(read, count=count, warm=TENANTS)
+        base = await measure(raw_read, count=count, warm=TENANTS)
+        recalls = [
+            _recall_at_10(ids, self._nearest(n % TENANTS, vectors[n % len(vectors)], everything=who.user == OWNER))
+            for n, ids in found.items()
+        ]
+        recall = float(np.mean(recalls))
+        name = f"Read by vector, {total} items, 1 % tenant, {who.name} (recall@10 {recall:.3f})"
+        self._latency(name, ours, base, p95_ms_max=limit_ms, sound=recall == 1.0)
+        ours = await measure(read_both, count=count, warm=TENANTS)
+        self._latency(f"Read by vector and words, {total} items, {who.name}", ours, base, p95_ms_max=limit_ms)
+
+    def _nearest(self, tenant: int, vector: NDArray[np.float32], *, everything: bool) -> dict[str, float]:
+        """Give the ten best scores by brute force, by id; ties beyond the tenth are in it."""
+        scores: dict[str, float] = {}
+        for items, ids in self._kept[tenant]:
+            norms = np.linalg.norm(items.vectors, axis=1) * np.linalg.norm(vector)
+            for item_id, score, shared in zip(ids, (items.vectors @ vector) / norms, items.shared, strict=True):
+                if everything or shared:
+                    scores[item_id] = float(score)
+        edge = sorted(scores.values(), reverse=True)[:10][-1] - 1e-6 if scores else 0.0
+        return {item_id: score for item_id, score in scores.items() if score >= edge}
+
+    async def _decide(self, channel: grpc.aio.Channel) -> None:
+        """Decide against a bare OPA call."""
+        caller, opa = DecisionCaller(self._stack, channel), RawOpa(self._stack.folder)
+        count = self._count(500)
+        ours = await measure(lambda _: caller.decide(), count=count)
+        base = await measure(lambda _: opa.decide(caller.document()), count=count)
+        self._latency("Decide against bare OPA over HTTP", ours, base, p95_ms_max=8.0)
+        await opa.close()
+
+    def _rate(self, name: str, ours: Timing, raw: Timing, least: float, *, per_call: int = 1) -> None:
+        ours_per_s, raw_per_s = ours.per_s * per_call, raw.per_s * per_call
+        self._keep(
+            Figure(
+                name,
+                f"{ours_per_s:,.0f}/s",
+                f"{raw_per_s:,.0f}/s",
+                f"{ours_per_s / raw_per_s:.2f}",
+                f"≥ {least:,.0f}/s",
+                ours_per_s >= least,
+            )
+        )
+
+    def _latency(
+        self, name: str, ours: Timing, raw: Timing, *, p95_ms_max: float | None = None, sound: bool = True
+    ) -> None:
+        self._keep(
+            Figure(
+                name,
+                f"{ours.p50_ms:.2f} / {ours.p95_ms:.2f} ms",
+                f"{raw.p50_ms:.2f} / {raw.p95_ms:.2f} ms",
+                f"{ours.p50_ms / raw.p50_ms:.1f}",
+                f"p95 ≤ {p95_ms_max:g} ms" if p95_ms_max else "",
+                None if p95_ms_max is None else ours.p95_ms <= p95_ms_max and sound,
+            )
+        )
+
+    def _keep(self, figure: Figure) -> None:
+        self._figures.append(figure)
+        self._say(f"{figure.name}: {figure.ours}, raw {figure.raw}")
+
+
+def _recall_at_10(found: Sequence[str], expected: dict[str, float]) -> float:
+    """Give the share of the ten places that hold one of the ten best."""
+    wanted = min(10, len(expected))
+    return 1.0 if not wanted else sum(item_id in expected for item_id in found[:wanted]) / wanted
