@@ -126,3 +126,38 @@ def test_the_tracer_of_a_library_follows_the_service_that_runs_it(tmp_path, monk
     assert [s.name for s in ended(second)] == ["here"]
     first.shutdown()
     second.shutdown()
+
+
+def test_libraries_that_ask_opentelemetry_get_our_spans(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_process_default", None)
+    telemetry = configure(TelemetrySection(span_dir=tmp_path), "svc", SystemClock())
+    foreign = trace.get_tracer("somebody.else")
+
+    def work():
+        with foreign.start_as_current_span("theirs") as span:
+            span.add_event(SECRET, {"x": SECRET})
+            span.record_exception(ValueError(SECRET))
+            span.set_status(trace.Status(trace.StatusCode.ERROR, SECRET))
+            span.set_attribute("ids", ["a", 1, object])
+            raise ValueError(SECRET)
+
+    with telemetry.tracer("t").span("ours"):
+        with pytest.raises(ValueError, match=SECRET):
+            work()
+        foreign.start_span("loose").end()
+    theirs, loose, ours = ended(telemetry)
+    assert (theirs.parent_id, loose.parent_id) == (ours.span_id, ours.span_id)
+    assert theirs.error_type == "ValueError"
+    assert theirs.attributes["ids"] == ["a", 1, "<class 'object'>"]
+    assert SECRET not in telemetry.span_file.path.read_text()
+    telemetry.shutdown()
+
+
+def test_an_ended_span_does_not_change(telemetry):
+    span = telemetry.tracer("t").start("a")
+    span.end()
+    first = ended(telemetry)
+    span.set_attribute("late", 1)
+    span.end()
+    assert ended(telemetry) == first
+    assert not span.is_recording()

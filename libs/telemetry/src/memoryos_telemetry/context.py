@@ -11,21 +11,29 @@ from typing import Final
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags
+
+from memoryos_telemetry.recorded import RecordedSpan
 
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
 
 
-def span_traceparent(context: SpanContext) -> str:
-    """Give the traceparent of a span, or "" for the span that is none."""
+def span_traceparent(span: Span) -> str:
+    """Give the traceparent of a span, or "" for the span that is none.
+
+    Whoever gets it may outlive this process, so the span is in the local file first.
+    """
+    context = span.get_span_context()
     if not context.is_valid:
         return ""
+    if isinstance(span, RecordedSpan):
+        span.sink.flush()
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def current_traceparent() -> str:
     """Give the traceparent of the span that runs here, or "" outside of one."""
-    return span_traceparent(trace.get_current_span().get_span_context())
+    return span_traceparent(trace.get_current_span())
 
 
 def current_trace_id() -> str:

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Status, StatusCode
+
+from memoryos_telemetry.recorded import RecordedSpan
 
 BATCH_MAX: Final = 512
 INTERVAL_S: Final = 1.0
@@ -16,35 +21,32 @@ EXPORT_TIMEOUT_S: Final = 3.0
 SHUTDOWN_S: Final = 2.0
 
 
-class OtlpExport(SpanProcessor):
+class OtlpExport:
     """Queues ended spans and exports them in batches; drops the oldest when the queue is full.
 
     The SDK's batch processor waits up to 30 s at shutdown, wakes its thread
     from the calling one and logs per span when full; hence this one.
     """
 
-    def __init__(self, endpoint: str, *, queue_max: int) -> None:
+    def __init__(self, endpoint: str, service: str, *, queue_max: int) -> None:
         self.dropped = 0
+        self._resource = Resource({"service.name": service})
         self._exporter = OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_TIMEOUT_S)
-        self._queue: collections.deque[ReadableSpan] = collections.deque(maxlen=queue_max)
+        self._queue: collections.deque[RecordedSpan] = collections.deque(maxlen=queue_max)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otlp-export", daemon=True)
         self._thread.start()
 
-    def on_end(self, span: ReadableSpan) -> None:
+    def ended(self, span: RecordedSpan) -> None:
         """Queue a span; never waits."""
         self.dropped += len(self._queue) == self._queue.maxlen
         self._queue.append(span)
 
-    def shutdown(self) -> None:
+    def close(self) -> None:
         """Try to send what is queued, for at most `SHUTDOWN_S`."""
         self._stop.set()
         self._thread.join(SHUTDOWN_S)
         self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Tell whether the queue is empty; the thread empties it."""
-        return not self._queue
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):
@@ -60,5 +62,21 @@ class OtlpExport(SpanProcessor):
     def _take(self) -> Sequence[ReadableSpan]:
         batch: list[ReadableSpan] = []
         while self._queue and len(batch) < BATCH_MAX:
-            batch.append(self._queue.popleft())
+            batch.append(_readable(self._queue.popleft(), self._resource))
         return batch
+
+
+def _readable(span: RecordedSpan, resource: Resource) -> ReadableSpan:
+    """Give the SDK's form of a span."""
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=resource,
+        attributes=span.attributes,
+        kind=span.kind,
+        instrumentation_scope=InstrumentationScope(span.scope),
+        status=Status(StatusCode.ERROR if span.failed else StatusCode.UNSET),
+        start_time=span.start_ns,
+        end_time=span.end_ns,
+    )

@@ -1,8 +1,12 @@
 """The local span file of a process: always on, bounded, whole after a kill.
 
-Every line is one write to the page cache (no fsync: a kill -9 of the process
-loses nothing, a power cut may). When the disk refuses, spans are dropped and
-counted; the call that they describe goes on.
+Lines wait in memory until somebody else could know of them: `flush` is called
+when a traceparent leaves the process and when a local root ends, and a thread
+flushes the rest a few times a second. So whatever another process or a row
+refers to is in the file, and a kill -9 costs at most the last moments of spans
+that nobody refers to. A flush is one write to the page cache (no fsync: a power
+cut may cost spans). When the disk refuses, spans are dropped and counted; the
+calls that they describe go on.
 """
 
 from __future__ import annotations
@@ -14,17 +18,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-
-from memoryos_telemetry.span_lines import LINE_BYTES_MAX, encode_end, encode_start
+from memoryos_telemetry.recorded import RecordedSpan
+from memoryos_telemetry.span_lines import LINE_BYTES_MAX, encode
 
 SUFFIX: Final = ".jsonl"
 _OLDER: Final = ".1"
 """Ending of the previous generation; there is one, so a process keeps at most its two halves."""
+WAITING_MAX: Final = 64
+"""Spans that wait for a flush at most."""
+FLUSH_INTERVAL_S: Final = 0.2
 
 
-class SpanFile(SpanProcessor):
+class SpanFile:
     """Writes spans of this process into its own file `{service}-{start}-{pid}.jsonl`."""
 
     def __init__(self, folder: Path, service: str, started: datetime, *, bytes_max: int, files_max: int) -> None:
@@ -35,49 +40,80 @@ class SpanFile(SpanProcessor):
         self._service = service
         self._generation_bytes_max = bytes_max // 2
         self._lock = threading.Lock()
+        self._running: dict[int, RecordedSpan] = {}
+        """Started spans that no line tells of yet."""
+        self._ended: list[RecordedSpan] = []
         self._fd = self._open()
         self._size_bytes = os.fstat(self._fd).st_size
         self._torn = False
+        self._closing = threading.Event()
+        threading.Thread(target=self._flush_regularly, name="span-file", daemon=True).start()
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Write the line of a span that starts."""
-        self._write(encode_start(span, self._service))
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Write the complete line of a span."""
-        self._write(encode_end(span, self._service))
-
-    def shutdown(self) -> None:
-        """Close the file; later spans are dropped."""
+    def started(self, span: RecordedSpan) -> None:
+        """Take note of a span that starts."""
         with self._lock:
+            self._running[span.context.span_id] = span
+            if len(self._running) > WAITING_MAX:
+                self._write_waiting()
+
+    def ended(self, span: RecordedSpan) -> None:
+        """Keep a span that has ended."""
+        with self._lock:
+            # One line is enough where the start was not told yet.
+            self._running.pop(span.context.span_id, None)
+            self._ended.append(span)
+            if span.is_local_root or len(self._ended) > WAITING_MAX:
+                self._write_waiting()
+
+    def flush(self) -> None:
+        """Write what waits: from here on it outlives the process."""
+        if self._running or self._ended:
+            with self._lock:
+                self._write_waiting()
+
+    def close(self) -> None:
+        """Write what waits and close the file; later spans are dropped."""
+        self._closing.set()
+        with self._lock:
+            self._write_waiting()
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
 
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Give True: nothing is held back."""
-        return True
+    def _flush_regularly(self) -> None:
+        while not self._closing.wait(FLUSH_INTERVAL_S):
+            self.flush()
+
+    def _write_waiting(self) -> None:
+        lines = [encode(span, self._service) for spans in (self._running.values(), self._ended) for span in spans]
+        self._running.clear()
+        self._ended.clear()
+        kept = [line for line in lines if len(line) <= LINE_BYTES_MAX]
+        self.dropped += len(lines) - len(kept)
+        if not kept:
+            return
+        if self._fd < 0:
+            self.dropped += len(kept)
+            return
+        try:
+            self._write(b"".join(kept))
+        except OSError:
+            self.dropped += len(kept)
+
+    def _write(self, block: bytes) -> None:
+        if self._size_bytes + len(block) > self._generation_bytes_max:
+            self._rotate()
+        if self._torn:
+            block = b"\n" + block
+        written = os.write(self._fd, block)
+        self._size_bytes += written
+        # After a short write the rest is given up; the next block starts on a fresh line.
+        self._torn = written < len(block)
+        if self._torn:
+            self.dropped += block[written:].count(b"\n")
 
     def _open(self) -> int:
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def _write(self, line: bytes) -> None:
-        with self._lock:
-            if self._fd < 0 or len(line) > LINE_BYTES_MAX:
-                self.dropped += 1
-                return
-            try:
-                if self._size_bytes + len(line) > self._generation_bytes_max:
-                    self._rotate()
-                if self._torn:
-                    line = b"\n" + line
-                written = os.write(self._fd, line)
-                self._size_bytes += written
-                # After a short write the rest of the line is given up; the next starts on a fresh one.
-                self._torn = written < len(line)
-                self.dropped += self._torn
-            except OSError:
-                self.dropped += 1
 
     def _rotate(self) -> None:
         os.replace(self.path, f"{self.path}{_OLDER}")

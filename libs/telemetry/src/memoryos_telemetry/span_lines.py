@@ -1,8 +1,8 @@
 """The form of the local span files: one JSON object a line, ASCII only.
 
-A line is written when a span starts (so that a killed process leaves its open
-spans behind) and again, complete, when it ends. ASCII, because U+2028 and NEL
-end a line for some readers.
+A line is written for a span that has started (so that a killed process leaves
+its open spans behind) and again, complete, when it has ended. ASCII, because
+U+2028 and NEL end a line for some readers.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanKind
 
 from memoryos_telemetry.names import ERROR_TYPE
+from memoryos_telemetry.recorded import RecordedSpan
 
 LINE_BYTES_MAX: Final = 64 * 1024
 """A longer line is not one of ours: readers skip it, writers drop it."""
 
 _KINDS: Final = {kind: kind.name.lower() for kind in SpanKind}
-_encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_quote: Final = lru_cache(maxsize=4096)(json.dumps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +48,20 @@ class SpanLine:
         return str(self.attributes.get(ERROR_TYPE, "ERROR")) if self.failed else ""
 
 
-def encode_start(span: ReadableSpan, service: str) -> bytes:
-    """Give the line of a span that starts."""
-    return (_encode(_head(span, service)) + "\n").encode()
-
-
-def encode_end(span: ReadableSpan, service: str) -> bytes:
-    """Give the line of a span that has ended."""
-    line = _head(span, service)
-    line["end_ns"] = span.end_time
-    line["failed"] = span.status.status_code is StatusCode.ERROR
-    line["attributes"] = dict(span.attributes or {})
-    return (_encode(line) + "\n").encode()
-
-
-def _head(span: ReadableSpan, service: str) -> dict[str, Any]:
-    context = span.get_span_context()
-    assert context is not None
-    return {
-        "trace_id": f"{context.trace_id:032x}",
-        "span_id": f"{context.span_id:016x}",
-        "parent_id": f"{span.parent.span_id:016x}" if span.parent else None,
-        "name": span.name,
-        "service": service,
-        "kind": _KINDS[span.kind],
-        "start_ns": span.start_time,
-    }
+def encode(span: RecordedSpan, service: str) -> bytes:
+    """Give the line of a span as it is now: running or ended."""
+    context, parent = span.context, span.parent
+    parent_id = f'"{parent.span_id:016x}"' if parent else "null"
+    if span.end_ns is None:
+        end = ""
+    else:
+        failed = "true" if span.failed else "false"
+        end = f',"end_ns":{span.end_ns},"failed":{failed},"attributes":{_encode(span.attributes)}'
+    return (
+        f'{{"trace_id":"{context.trace_id:032x}","span_id":"{context.span_id:016x}","parent_id":{parent_id},'
+        f'"name":{_quote(span.name)},"service":{_quote(service)},"kind":"{_KINDS[span.kind]}",'
+        f'"start_ns":{span.start_ns}{end}}}\n'
+    ).encode()
 
 
 def read_lines(path: Path, *, trace_id: str | None = None) -> Iterator[SpanLine]:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
-from typing import Final
 
 from memoryos_core.clock import Clock
 from opentelemetry import trace
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanLimits, TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from memoryos_telemetry.config import TelemetrySection
 from memoryos_telemetry.logs import configure_logs
+from memoryos_telemetry.otel_api import ApiTracerProvider
 from memoryos_telemetry.otlp import OtlpExport
+from memoryos_telemetry.recorded import RecordedSpan
 from memoryos_telemetry.span_file import SpanFile
 from memoryos_telemetry.tracer import Tracer
 
-ATTRIBUTES_MAX: Final = 64
-ATTRIBUTE_CHARACTERS_MAX: Final = 256
-"""An attribute is an id, a name or a number; what is longer is cut."""
-
-_NOTHING: Final = trace.NoOpTracerProvider()
 _process_default: Telemetry | None = None
 _here: ContextVar[Telemetry | None] = ContextVar("memoryos_telemetry", default=None)
 
 
 class Telemetry:
-    """Traces of one service: local span file always, a collector when configured."""
+    """Traces of one service: local span file always, a collector when configured.
+
+    Every span is recorded: a caller's unsampled flag makes no holes in a trace (I9).
+    """
 
     def __init__(self, config: TelemetrySection, service_name: str, clock: Clock) -> None:
         self.service_name = service_name
@@ -38,46 +34,50 @@ class Telemetry:
             bytes_max=config.span_file_bytes_max,
             files_max=config.span_files_max,
         )
-        # Always on: a caller's unsampled flag must not make holes in a trace (I9).
-        self._provider = TracerProvider(
-            sampler=ALWAYS_ON,
-            resource=Resource({"service.name": service_name}),
-            span_limits=SpanLimits(
-                max_span_attributes=ATTRIBUTES_MAX,
-                max_span_attribute_length=ATTRIBUTE_CHARACTERS_MAX,
-                max_events=0,
-                max_links=8,
-            ),
-            shutdown_on_exit=False,
-        )
-        self._provider.add_span_processor(self.span_file)
+        self._collector: OtlpExport | None = None
         if config.otlp_endpoint:
-            self._provider.add_span_processor(OtlpExport(config.otlp_endpoint, queue_max=config.otlp_queue_max))
-
-    @property
-    def provider(self) -> trace.TracerProvider:
-        """The OpenTelemetry provider, for the libraries that want one."""
-        return self._provider
+            self._collector = OtlpExport(config.otlp_endpoint, service_name, queue_max=config.otlp_queue_max)
 
     def tracer(self, name: str) -> Tracer:
         """Give the tracer of a library for this service."""
-        return Tracer(lambda: self._provider, name)
+        return Tracer(lambda: self, name)
 
     def enter(self) -> Token[Telemetry | None]:
         """Make this the telemetry of `tracer(…)` in the current context (one call or task)."""
         return _here.set(self)
 
+    def started(self, span: RecordedSpan) -> None:
+        """Take note of a span that starts."""
+        self.span_file.started(span)
+
+    def ended(self, span: RecordedSpan) -> None:
+        """Keep a span that has ended."""
+        self.span_file.ended(span)
+        if self._collector is not None:
+            self._collector.ended(span)
+
+    def flush(self) -> None:
+        """Make sure that spans up to here outlive this process."""
+        self.span_file.flush()
+
     def shutdown(self) -> None:
-        """Send what is queued, for at most two seconds, and close the span file."""
-        self._provider.shutdown()
+        """Close the span file and send what is queued, for at most two seconds."""
+        self.span_file.close()
+        if self._collector is not None:
+            self._collector.close()
 
 
 def configure(config: TelemetrySection, service_name: str, clock: Clock) -> Telemetry:
-    """Give the telemetry of this process, and make it the default of `tracer(…)`; set up JSON logs."""
+    """Give the telemetry of this process, and make it the default of `tracer(…)`; set up JSON logs.
+
+    Libraries that ask OpenTelemetry's API for a tracer get ours from here on.
+    """
     global _process_default  # noqa: PLW0603 -- one per process, like the root logger it goes with
     configure_logs(service_name, config.log_level)
     telemetry = Telemetry(config, service_name, clock)
     _process_default = telemetry
+    if not isinstance(trace.get_tracer_provider(), ApiTracerProvider):
+        trace.set_tracer_provider(ApiTracerProvider(_sink_here))
     return telemetry
 
 
@@ -87,9 +87,8 @@ def tracer(name: str) -> Tracer:
     Spans go to the telemetry of the call at hand, else to that of the process;
     before `configure` they go nowhere.
     """
-    return Tracer(_provider_here, name)
+    return Tracer(_sink_here, name)
 
 
-def _provider_here() -> trace.TracerProvider:
-    telemetry = _here.get() or _process_default
-    return telemetry.provider if telemetry else _NOTHING
+def _sink_here() -> Telemetry | None:
+    return _here.get() or _process_default

@@ -1,26 +1,23 @@
-"""Spans that end with a status whatever happens, and never carry content.
-
-The SDK's own `start_as_current_span` writes exception texts into events and
-status; texts can hold secrets, so spans here keep the *type* of an error only.
-"""
+"""Spans that end with a status whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import Any
 
 from memoryos_core.errors import MemoryOSError
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, StatusCode
 
 from memoryos_telemetry.names import ERROR_TYPE
+from memoryos_telemetry.recorded import RecordedSpan, SpanSink
 
-Attributes = Mapping[str, str | bool | int | float]
-
-_ERROR = Status(StatusCode.ERROR)
+Attributes = Mapping[str, Any]
+"""Ids, names and numbers; never content."""
 
 
 def error_type(error: BaseException) -> str:
@@ -33,8 +30,8 @@ def error_type(error: BaseException) -> str:
 
 
 def fail_span(span: Span, kind: str) -> None:
-    """Mark a span as failed; `kind` is a name of `error_type`, never a text."""
-    span.set_status(_ERROR)
+    """Mark a span as failed; `kind` is a name like those of `error_type`, never a text."""
+    span.set_status(StatusCode.ERROR)
     span.set_attribute(ERROR_TYPE, kind)
 
 
@@ -62,10 +59,9 @@ class SpanScope:
 class Tracer:
     """Makes the spans of one library or service."""
 
-    def __init__(self, provider: Callable[[], trace.TracerProvider], name: str) -> None:
-        self._provider = provider
-        self._name = name
-        self._cache: tuple[trace.TracerProvider, trace.Tracer] | None = None
+    def __init__(self, sink: Callable[[], SpanSink | None], scope: str) -> None:
+        self._sink = sink
+        self._scope = scope
 
     def span(
         self,
@@ -91,14 +87,8 @@ class Tracer:
         parent: Context | None = None,
     ) -> Span:
         """Give a span that is not current; the caller must call its `end`."""
-        provider = self._provider()
-        if self._cache is None or self._cache[0] is not provider:
-            self._cache = (provider, provider.get_tracer(self._name))
-        return self._cache[1].start_span(
-            name,
-            context=parent,
-            kind=kind,
-            attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
-        )
+        above = trace.get_current_span(parent).get_span_context()
+        sink = self._sink()
+        if sink is None:
+            return NonRecordingSpan(above)
+        return RecordedSpan(sink, self._scope, name, kind, above if above.is_valid else None, attributes)

@@ -57,7 +57,7 @@ class Outgoing:
             metadata.append((AUTHORIZATION, f"Bearer {subject}"))
         if self._service_tokens is not None:
             metadata.append((SERVICE_TOKEN, self._service_tokens.token(self._audience)))
-        metadata.append((TRACEPARENT, span_traceparent(span.get_span_context())))
+        metadata.append((TRACEPARENT, span_traceparent(span)))
         return metadata
 
     def start_span(self, method: str) -> Span:

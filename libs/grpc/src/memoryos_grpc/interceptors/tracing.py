@@ -37,11 +37,7 @@ class Tracing:
         span = self._tracer.start(
             call.method.full_name[1:],
             kind=SpanKind.SERVER,
-            attributes={
-                names.RPC_SYSTEM: "grpc",
-                names.RPC_SERVICE: call.method.service,
-                names.RPC_METHOD: call.method.name,
-            },
+            attributes={names.RPC_SYSTEM: "grpc"},
             parent=remote_context(parent),
         )
         token = otel_context.attach(trace.set_span_in_context(span))
