@@ -1,4 +1,5 @@
 import pytest
+
 from .world import World, make_world, serving
 
 

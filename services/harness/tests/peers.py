@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -50,12 +50,12 @@ class InMemoryTools:
     approved: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
     epochs: dict[str, int] = field(default_factory=dict)
+    running: dict[str, asyncio.Future] = field(default_factory=dict)
     looks: Counter = field(default_factory=Counter)
     identities: list[Identity] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)
     down: bool = False
     slow_looks: int = 3
-    before_effect: Callable[[], Any] | None = None
     hold: asyncio.Event | None = None
     """When set, an effect waits for it."""
 
@@ -95,9 +95,22 @@ class InMemoryTools:
         if kept is not None and kept.outcome.ended:
             return kept.outcome
         ids = kept.outcome.ids if kept else CallIds(call_id=IDS.new("call"), decision_id=IDS.new("dec"))
-        outcome = await self._outcome(skill, request_id, parsed, ids)
-        self.calls[request_id] = KeptCall(skill, arguments, outcome, identity)
-        return outcome
+        if kept is not None and request_id in self.running:
+            return kept.outcome
+        # As the gateway does: journaled before it is sent, and a caller that goes away does not stop it.
+        self.calls[request_id] = KeptCall(
+            skill, arguments, CallOutcome(kind=CallOutcomeKind.IN_FLIGHT, ids=ids), identity
+        )
+        self.running[request_id] = asyncio.ensure_future(self._run(skill, request_id, parsed, ids))
+        return await asyncio.shield(self.running[request_id])
+
+    async def _run(self, skill: str, request_id: str, arguments: dict[str, Any], ids: CallIds) -> CallOutcome:
+        try:
+            outcome = await self._outcome(skill, request_id, arguments, ids)
+            self.calls[request_id] = replace(self.calls[request_id], outcome=outcome)
+            return outcome
+        finally:
+            del self.running[request_id]
 
     async def _outcome(self, skill: str, request_id: str, arguments: dict[str, Any], ids: CallIds) -> CallOutcome:
         match skill:
@@ -119,9 +132,6 @@ class InMemoryTools:
 
     async def _effect(self, skill: str, request_id: str) -> None:
         self.effects[skill] += 1
-        # Journaled before the answer goes out, as the gateway does: a lost answer repeats nothing.
-        if self.before_effect is not None:
-            self.before_effect()
         if self.hold is not None:
             await self.hold.wait()
 

@@ -1,4 +1,4 @@
-"""A harness of one test: real PostgreSQL, real gRPC, a scripted model over HTTP, fakes of memory and tools over gRPC."""
+"""A harness of one test: real PostgreSQL and gRPC, a scripted model over HTTP, memory and tools in memory over gRPC."""
 
 import asyncio
 import json
@@ -14,7 +14,6 @@ from typing import Any
 import grpc
 import pytest
 import yaml
-from .peers import FakeGateway, FakeMemoryFS, InMemoryMemory, InMemoryTools
 from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
@@ -29,6 +28,8 @@ from memoryos_models.scripted import ScriptedCall, ScriptedReply, ScriptedServer
 from memoryos_postgres.keyring import create_epoch_key
 from memoryos_telemetry import Telemetry, TelemetrySection
 from memoryos_testing.postgres import Clone
+
+from .peers import FakeGateway, FakeMemoryFS, InMemoryMemory, InMemoryTools
 
 IDS = UlidSource()
 CLOCK = SystemClock()

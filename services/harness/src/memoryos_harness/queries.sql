@@ -110,7 +110,8 @@ SET state = %(state)s,
     end_time = CASE WHEN %(ended)s THEN clock_timestamp() END
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
     AND lease_epoch = %(epoch)s AND lease_holder IS NOT NULL
-RETURNING event_count, step_count, stalled_attempts, session_id, agent, agent_chain, traceparent
+RETURNING event_count, step_count, stalled_attempts, session_id, agent, agent_chain, traceparent,
+    update_time
 
 -- name: release_task
 UPDATE harness.tasks
@@ -149,7 +150,6 @@ INSERT INTO harness.steps
     (tenant, task_id, sequence, id, user_id, kind, state, target, sealed_input, lease_epoch)
 VALUES (core.tenant(), %(task_id)s, %(sequence)s, %(id)s, core.user_name(), %(kind)s, 'STARTED', %(target)s,
     %(sealed_input)s, %(epoch)s)
-RETURNING create_time
 
 -- name: restart_step
 UPDATE harness.steps

@@ -20,29 +20,29 @@ _CONTENT = "messages.content"
 async def append_messages(
     tx: Tx, sealed: SealedColumns, ids: IdSource, scope: Scope, session_id: str, drafts: Sequence[MessageDraft]
 ) -> int:
-    """Insert messages at the end of a session; give the place of the first. SessionNotFound when it is not there."""
+    """Insert messages at the end of a session; give the place of the first. SessionNotFound when it is not there.
+
+    The session's row is locked until the commit, which carries the messages: call it late.
+    """
     turns = sum(1 for draft in drafts if draft.role is MessageRole.USER)
     places = {"id": session_id, "messages": len(drafts), "turns": turns}
     row = await tx.fetch_one(QUERIES["extend_session"], places)
     if row is None:
         raise SessionNotFound
     first = int(row["message_count"]) - len(drafts) + 1
-    rows = []
     for sequence, draft in enumerate(drafts, start=first):
         message_id = ids.new("msg")
-        rows.append(
-            {
-                "session_id": session_id,
-                "sequence": sequence,
-                "id": message_id,
-                "role": str(draft.role),
-                "sealed_content": await sealed.seal_text(tx, scope, _CONTENT, message_id, draft.content),
-                "tool_call_id": draft.tool_call_id,
-                "tool_name": draft.tool_name,
-                "token_count": draft.token_count,
-            }
-        )
-    await tx.executemany(QUERIES["insert_message"], rows)
+        message = {
+            "session_id": session_id,
+            "sequence": sequence,
+            "id": message_id,
+            "role": str(draft.role),
+            "sealed_content": await sealed.seal_text(tx, scope, _CONTENT, message_id, draft.content),
+            "tool_call_id": draft.tool_call_id,
+            "tool_name": draft.tool_name,
+            "token_count": draft.token_count,
+        }
+        tx.defer(QUERIES["insert_message"], message)
     return first
 
 

@@ -56,7 +56,7 @@ class PostgresJournal:
             if row is None:
                 return None
             lease = Lease(tenant=tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
-            await tx.execute(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0})
+            tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0})
             steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
             return await self._read_claim(tx, scope, lease, row, steps)
 
@@ -77,7 +77,7 @@ class PostgresJournal:
         async with self._database.scoped(scope) as tx:
             step_id = self._ids.new("step")
             moved = await self._move(tx, lease, STATE_OF_STEP[kind], step_id=step_id, steps=1)
-            row = await tx.fetch_one(
+            tx.defer(
                 QUERIES["insert_step"],
                 {
                     "task_id": lease.task_id,
@@ -89,7 +89,6 @@ class PostgresJournal:
                     "epoch": lease.epoch,
                 },
             )
-            assert row is not None
             return Step(
                 id=step_id,
                 sequence=moved["step_count"],
@@ -101,7 +100,7 @@ class PostgresJournal:
                 ids=CallIds(),
                 item_ids=(),
                 lease_epoch=lease.epoch,
-                create_time=row["create_time"],
+                create_time=moved["update_time"],
                 end_time=None,
             )
 
@@ -109,7 +108,7 @@ class PostgresJournal:
         """See `TaskJournal.resume`."""
         async with self._database.scoped(_scope(lease)) as tx:
             await self._move(tx, lease, STATE_OF_STEP[step.kind], step_id=step.id)
-            await tx.execute(QUERIES["restart_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch})
+            tx.defer(QUERIES["restart_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch})
             return step
 
     async def finish_step(self, lease: Lease, step: Step, result: StepResult, *, responding: bool = False) -> None:
@@ -139,10 +138,10 @@ class PostgresJournal:
                 await self._move(
                     tx, lease, TaskState.WAITING_REVIEW, step_id=step.id, held=False, parked=True, progress=True
                 )
-                await tx.execute(
+                tx.defer(
                     QUERIES["park_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch, **_ids(ids)}
                 )
-            await wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
+            wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
 
     async def succeed(self, lease: Lease, text: str) -> None:
         """See `TaskJournal.succeed`."""
@@ -155,7 +154,7 @@ class PostgresJournal:
             moved = await self._move(tx, lease, TaskState.SUCCEEDED, held=False, sealed_output=sealed)
             answer = MessageDraft(role=MessageRole.ASSISTANT, content=text)
             await append_messages(tx, self._sealed, self._ids, scope, moved["session_id"], [answer])
-            await self._ended(tx, lease, moved, TaskState.SUCCEEDED, "")
+            self._ended(tx, lease, moved, TaskState.SUCCEEDED, "")
 
     async def fail(
         self, lease: Lease, *, code: str, message: str, retry_after_s: float, attempts_max: int
@@ -168,7 +167,7 @@ class PostgresJournal:
                 await self._die(tx, lease, code, message)
                 return TaskState.DEAD
             await self._move(tx, lease, TaskState.FAILED, held=False, stalled=1, error_code=code, error_message=message)
-            await wake(tx, scope, lease.task_id, WakeUp(retry_after_s, self._quiet_s))
+            wake(tx, scope, lease.task_id, WakeUp(retry_after_s, self._quiet_s))
             return TaskState.FAILED
 
     async def die(self, lease: Lease, *, code: str, message: str) -> None:
@@ -184,14 +183,14 @@ class PostgresJournal:
                 raise LeaseLost  # ended by the one who asked
             moved = await self._move(tx, lease, TaskState.CANCELLED, held=False, keep_cancelling=True)
             await self._give_up_steps(tx, lease, "cancelled")
-            await self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
+            self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
 
     async def release(self, lease: Lease) -> None:
         """See `TaskJournal.release`."""
         scope = _scope(lease)
         async with self._database.scoped(scope) as tx:
             await self._release(tx, lease)
-            await wake(tx, scope, lease.task_id, WakeUp(0.0, self._quiet_s))
+            wake(tx, scope, lease.task_id, WakeUp(0.0, self._quiet_s))
 
     async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
         opened = self._sealed
@@ -255,12 +254,12 @@ class PostgresJournal:
             raise LeaseLost
         if after is not wanted and not keep_cancelling:
             raise CancelRequested  # the transaction is undone with it
-        await add_event(tx, _scope(lease), lease.task_id, moved["event_count"], after, step_id)
+        add_event(tx, _scope(lease), lease.task_id, moved["event_count"], after, step_id)
         return moved
 
     async def _close_step(self, tx: Tx, lease: Lease, step_id: str, result: StepResult) -> None:
         scope = _scope(lease)
-        await tx.execute(
+        tx.defer(
             QUERIES["finish_step"],
             {
                 "task_id": lease.task_id,
@@ -279,7 +278,7 @@ class PostgresJournal:
             sealed = await self._sealed.seal_json(
                 tx, _scope(lease), "steps.output", row["id"], {"outcome": "UNKNOWN", "error": why}
             )
-            await tx.execute(QUERIES["give_up_step"], {
+            tx.defer(QUERIES["give_up_step"], {
                 "task_id": lease.task_id, "id": row["id"], "state": str(StepState.FAILED), "sealed_output": sealed,
                 "epoch": lease.epoch,
             })  # fmt: skip
@@ -291,10 +290,10 @@ class PostgresJournal:
     async def _die(self, tx: Tx, lease: Lease, code: str, message: str) -> None:
         moved = await self._move(tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message)
         await self._give_up_steps(tx, lease, code)
-        await self._ended(tx, lease, moved, TaskState.DEAD, code)
+        self._ended(tx, lease, moved, TaskState.DEAD, code)
 
-    async def _ended(self, tx: Tx, lease: Lease, moved: Row, state: TaskState, reason: str) -> None:
-        await tx.execute(QUERIES["clear_due"], {"task_id": lease.task_id})
+    def _ended(self, tx: Tx, lease: Lease, moved: Row, state: TaskState, reason: str) -> None:
+        tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
         event = AuditEvent(
             kind=Kind.TASK_FINISHED,
             actor=Actor(

@@ -56,6 +56,7 @@ class PostgresSessions:
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, str(first).encode())
             else:
                 first = int(stored)
+        async with self._database.scoped(scope) as tx:
             return await self._list(tx, scope, session_id, after=first - 1, limit=len(drafts))
 
     async def list_messages(

@@ -41,17 +41,14 @@ class PostgresTasks:
         """See `TaskStore.submit`."""
         async with self._database.scoped(scope) as tx:
             stored = await self._idempotency.begin(tx, scope, request.rpc, request.request_id, request.body)
-            if stored is not None:
-                return await self._get(tx, scope, stored.decode())
-            task_id = self._ids.new("task")
-            question = MessageDraft(role=MessageRole.USER, content=task.input)
-            place = await append_messages(tx, self._sealed, self._ids, scope, task.session_id, [question])
-            await self._insert(tx, scope, task_id, task, place)
-            await add_event(tx, scope, task_id, 1, TaskState.IDLE)
-            await wake(tx, scope, task_id, WakeUp(0.0, self._quiet_s))
-            record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
-            await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
-            return await self._get(tx, scope, task_id)
+            task_id = stored.decode() if stored else self._ids.new("task")
+            if stored is None:
+                await self._insert(tx, scope, task_id, task)
+                add_event(tx, scope, task_id, 1, TaskState.IDLE)
+                wake(tx, scope, task_id, WakeUp(0.0, self._quiet_s))
+                record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
+                await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
+        return await self.get(scope, task_id)
 
     async def get(self, scope: Scope, task_id: str) -> Task:
         """See `TaskStore.get`."""
@@ -65,7 +62,7 @@ class PostgresTasks:
             if stored is None:
                 await self._cancel(tx, scope, task_id, request)
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
-            return await self._get(tx, scope, task_id)
+        return await self.get(scope, task_id)
 
     async def list_steps(self, scope: Scope, task_id: str, *, after_sequence: int, limit: int) -> tuple[Step, ...]:
         """See `TaskStore.list_steps`."""
@@ -101,13 +98,12 @@ class PostgresTasks:
         if await tx.fetch_one(QUERIES["get_task"], {"id": task_id}) is None:
             raise TaskNotFound
 
-    async def _insert(self, tx: Tx, scope: Scope, task_id: str, task: NewTask, place: int) -> None:
+    async def _insert(self, tx: Tx, scope: Scope, task_id: str, task: NewTask) -> None:
         seal = self._sealed
         values = {
             "id": task_id,
             "agent_chain": list(task.grant.chain),
             "session_id": task.session_id,
-            "question_sequence": place,
             "agent": task.agent.name,
             "agent_version": task.agent.version,
             "sealed_agent": await seal.seal_json(tx, scope, "tasks.agent", task_id, task.agent.definition()),
@@ -116,7 +112,9 @@ class PostgresTasks:
             "seconds": float(task.agent.limits.seconds),
             "traceparent": task.traceparent,
         }
-        await tx.execute(QUERIES["insert_task"], values)
+        question = MessageDraft(role=MessageRole.USER, content=task.input)
+        place = await append_messages(tx, self._sealed, self._ids, scope, task.session_id, [question])
+        tx.defer(QUERIES["insert_task"], {**values, "question_sequence": place})
 
     async def _cancel(self, tx: Tx, scope: Scope, task_id: str, request: Request) -> None:
         """CANCELLING; and CANCELLED in the same transaction when no worker lives that could end it."""
@@ -134,7 +132,7 @@ class PostgresTasks:
             for step in await tx.fetch_all(QUERIES["open_steps"], {"task_id": task_id}):
                 await self._close_step(tx, scope, task_id, step["id"], row["lease_epoch"])
             session_id = await self._move(tx, scope, task_id, TaskState.CANCELLED)
-            await tx.execute(QUERIES["clear_due"], {"task_id": task_id})
+            tx.defer(QUERIES["clear_due"], {"task_id": task_id})
             record(tx, _finished(scope, task_id, session_id, request.rpc))
 
     async def _move(self, tx: Tx, scope: Scope, task_id: str, state: TaskState) -> str:
@@ -142,12 +140,12 @@ class PostgresTasks:
             QUERIES["cancel_task"], {"id": task_id, "state": str(state), "ended": state is TaskState.CANCELLED}
         )
         assert row is not None
-        await add_event(tx, scope, task_id, row["event_count"], state)
+        add_event(tx, scope, task_id, row["event_count"], state)
         return str(row["session_id"])
 
     async def _close_step(self, tx: Tx, scope: Scope, task_id: str, step_id: str, epoch: int) -> None:
         sealed = await self._sealed.seal_json(tx, scope, "steps.output", step_id, dict(NOT_KNOWN))
-        await tx.execute(QUERIES["give_up_step"], {
+        tx.defer(QUERIES["give_up_step"], {
             "task_id": task_id, "id": step_id, "state": str(StepState.FAILED), "sealed_output": sealed, "epoch": epoch,
         })  # fmt: skip
 

@@ -55,6 +55,8 @@ class ProcrastinateWakeUps:
                     name=self._name,
                     concurrency=self._harness.concurrency,
                     fetch_job_polling_interval=self._harness.queue_poll_s,
+                    update_heartbeat_interval=self._harness.lost_worker_s / 6,
+                    stalled_worker_timeout=self._harness.lost_worker_s,
                     shutdown_graceful_timeout=self._harness.drain_s,
                     delete_jobs="always",
                     install_signal_handlers=False,

@@ -37,17 +37,17 @@ def news_payload(tenant: str, task_id: str) -> str:
     return f"{task_id}/{tenant}"
 
 
-async def add_event(tx: Tx, scope: Scope, task_id: str, sequence: int, state: TaskState, step_id: str = "") -> None:
-    """Insert an event and tell watchers at the commit."""
-    await tx.execute(
+def add_event(tx: Tx, scope: Scope, task_id: str, sequence: int, state: TaskState, step_id: str = "") -> None:
+    """Insert an event and tell watchers, both with the commit."""
+    tx.defer(
         QUERIES["insert_event"], {"task_id": task_id, "sequence": sequence, "state": str(state), "step_id": step_id}
     )
     tx.defer(QUERIES["notify_task"], {"payload": news_payload(scope.tenant, task_id)})
 
 
-async def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
+def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
     """Set when the task is due and defer the queue job that wakes a worker then, in this transaction."""
-    await tx.execute(QUERIES["set_due"], {"task_id": task_id, "after_s": wake_up.after_s, "quiet_s": wake_up.quiet_s})
+    tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": wake_up.after_s, "quiet_s": wake_up.quiet_s})
     job = {"queue": QUEUE, "task_name": JOB, "tenant": scope.tenant, "task_id": task_id, "after_s": wake_up.after_s}
     tx.defer(QUERIES["defer_job"], job)
 

@@ -53,7 +53,7 @@ def tool_result(outcome: CallOutcome) -> StepResult:
     """Give the journal entry of an ended call, whose `content` is the tool message for the model."""
     state = StepState.DONE if outcome.kind is CallOutcomeKind.SUCCEEDED else StepState.FAILED
     output = {"outcome": str(outcome.kind), "content": _content(outcome)}
-    return StepResult(state=state, output=output, ids=outcome.ids)
+    return StepResult(state=state, output=output, ids=outcome.ids, call_count=1)
 
 
 def _content(outcome: CallOutcome) -> str:
