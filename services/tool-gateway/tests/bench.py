@@ -85,12 +85,17 @@ class Bench:
     database: Database
     keyring: PostgresKeyRing
     upstream: Upstream
+    tenant: str
     policy: InMemoryPolicy = field(default_factory=InMemoryPolicy)
     sender: HttpSender = field(default_factory=HttpSender)
 
     @property
     def journal(self) -> PostgresJournal:
         return PostgresJournal(self.database, self.keyring)
+
+    def scope(self, tenant: str = "", **more: Any) -> Scope:
+        """The scope of a caller in this test's own tenant, or in a neighbour of it."""
+        return scope_of(self.tenant + tenant, **more)
 
     def replica(self, *, endpoint: str | None = None) -> CallSkill:
         """A gateway that has read the skill files as they are now."""
@@ -121,13 +126,13 @@ class Bench:
         self, skill: str, arguments: bytes, request_id: str = "r1", *, replica: CallSkill | None = None,
         scope: Scope | None = None, epoch: int = 0, wait_s: float = 20,
     ) -> Call:  # fmt: skip
-        scope = scope or scope_of()
+        scope = scope or self.scope()
         request = CallRequest(
             skill=skill, arguments_json=arguments, request_id=request_id, issuer=scope.actor, lease_epoch=epoch,
             wait_s=wait_s,
         )  # fmt: skip
         return await (replica or self.replica()).run(scope, request)
 
-    async def rows(self, query: str, *params: Any, tenant: str = "acme") -> list[dict[str, Any]]:
-        async with self.database.tenant(tenant) as tx:
+    async def rows(self, query: str, *params: Any, tenant: str | None = None) -> list[dict[str, Any]]:
+        async with self.database.tenant(tenant or self.tenant) as tx:
             return await tx.fetch_all(query, params)

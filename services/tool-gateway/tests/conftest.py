@@ -1,17 +1,23 @@
 """Fixtures of the tool gateway's tests."""
 
+import asyncio
+import itertools
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from memoryos_postgres import roles
+from memoryos_core.sealing import DataKey
+from memoryos_postgres import Database, roles
 from memoryos_postgres.keyring import PostgresKeyRing
 from memoryos_testing.opa import OpaServer, opa_server
-from memoryos_testing.postgres import Clone, DatabaseFactory
+from memoryos_testing.postgres import Clone, PostgresForTests
 
 from .bench import Bench, demo_skills, write_skills
 from .upstream import Upstream, serving_upstream
 from .world import World, make_world
+
+_TENANTS = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -25,15 +31,43 @@ async def upstream() -> AsyncIterator[Upstream]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def shared_clone(postgres_server: PostgresForTests, migration_schemas: tuple[str, ...]) -> Clone:
+    """One database for all tests that keep to a tenant of their own."""
+    return asyncio.run(postgres_server.clone(migration_schemas))
+
+
 @pytest.fixture
 async def bench(
-    tmp_path: Path, database_factory: DatabaseFactory, key_ring: PostgresKeyRing, upstream: Upstream
+    tmp_path: Path, shared_clone: Clone, shared_key_ring: PostgresKeyRing, upstream: Upstream
 ) -> AsyncIterator[Bench]:
-    database = await database_factory(roles.TOOLGATEWAY)
-    made = Bench(tmp_path / "skills", database, key_ring, upstream)
-    made.folder.mkdir()
-    yield made
-    await made.sender.close()
+    async with opened_bench(tmp_path, shared_clone, shared_key_ring, upstream) as made:
+        yield made
+
+
+@pytest.fixture
+async def lone_bench(
+    tmp_path: Path, database: Clone, key_ring: PostgresKeyRing, upstream: Upstream
+) -> AsyncIterator[Bench]:
+    """A bench for tests that act across tenants: nobody else is in its database."""
+    async with opened_bench(tmp_path, database, key_ring, upstream) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened_bench(
+    folder: Path, clone: Clone, key_ring: PostgresKeyRing, upstream: Upstream
+) -> AsyncIterator[Bench]:
+    (folder / "skills").mkdir()
+    async with Database(clone.section, roles.TOOLGATEWAY) as database:
+        made = Bench(folder / "skills", database, key_ring, upstream, tenant=f"t{next(_TENANTS)}")
+        yield made
+        await made.sender.close()
+
+
+@pytest.fixture(scope="session")
+def shared_key_ring() -> PostgresKeyRing:
+    return PostgresKeyRing(DataKey.generate())
 
 
 @pytest.fixture

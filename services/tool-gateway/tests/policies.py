@@ -45,10 +45,13 @@ class InMemoryPolicy:
     down: bool = False
     deciding: asyncio.Event | None = None
     """When given, decide waits for it: two callers can be held at the same place."""
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def decide(self, question: Question) -> Decision:
         self._check_up()
         self.asked.append(question)
+        async with self._changed:
+            self._changed.notify_all()
         if self.deciding is not None:
             await self.deciding.wait()
         effect = self.rules.get(question.skill.name, deny)(question)
@@ -67,6 +70,11 @@ class InMemoryPolicy:
             review_id=review_id,
             approval_asked=effect is Effect.MANUAL_REVIEW,
         )
+
+    async def wait_asked(self, count: int) -> None:
+        """Return when `count` questions have been asked in all."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.asked) >= count)
 
     async def visible(self, skills: Sequence[Skill]) -> list[bool]:
         self._check_up()

@@ -28,7 +28,8 @@ class Upstream:
     redirect: does nothing, sends elsewhere · big: does it, answers with much text ·
     half: does it, hangs up within the answer · flaky: does it, hangs up the first time ·
     keyed: does it once per idempotency key, hangs up the first time · echo: answers with its body ·
-    tickets: a ticket, looked up · gate: waits until `gate` is set, then does it.
+    gone: does it and hangs up, then knows it no more · tickets: a ticket, looked up ·
+    gate: waits until `gate` is set, then does it.
     """
 
     port: int = 0
@@ -51,6 +52,8 @@ class Upstream:
             await self._answer(request, writer)
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
             pass
+        except asyncio.CancelledError:
+            pass  # the test ends before this request does
         finally:
             writer.close()
 
@@ -69,6 +72,12 @@ class Upstream:
             case "gate":
                 await self.gate.wait()
                 self.effects[name] += 1
+            case "gone" if name not in self.effects:
+                self.effects[name] += 1
+                return
+            case "gone":
+                await _send(writer, 404, b"{}")
+                return
         if kind == "drop" or (kind == "flaky" and self.effects[name] == 1):
             return
         if kind == "hang":

@@ -46,6 +46,7 @@ SET state = 'DISPATCHED', dispatches = dispatches + 1, decision_id = %(decision_
     deadline = clock_timestamp() + make_interval(secs => %(allowance_s)s), dispatch_time = clock_timestamp(),
     error_code = '', agent_message = '', end_time = NULL
 WHERE tenant = %(tenant)s AND id = %(id)s AND state = %(from_state)s AND dispatches = %(dispatches)s
+    AND (state IN ('INTENDED', 'PARKED') OR (state = 'UNKNOWN' AND effect_class <> 'non_idempotent'))
     AND action_digest_hmac = %(action_digest_hmac)s AND NOT approval_used
 RETURNING *, false AS overdue;
 
