@@ -211,7 +211,7 @@ async def test_a_filter_is_applied_before_top_k(alice):
 
 
 async def test_expired_items_are_in_no_answer(start_service):
-    from memoryos_core.clock import SystemClock  # noqa: PLC0415
+    from memoryos_core.clock import SystemClock
 
     class Shifted(SystemClock):
         shift = timedelta()
@@ -237,7 +237,7 @@ async def test_expired_items_are_in_no_answer(start_service):
 
 async def test_asking_for_k_where_k_are_readable_gives_k(start_service):
     """Rows in the index that the truth no longer serves take no places away (I1)."""
-    from memoryos_core.clock import SystemClock  # noqa: PLC0415
+    from memoryos_core.clock import SystemClock
 
     class Shifted(SystemClock):
         shift = timedelta()
@@ -328,9 +328,7 @@ async def test_reads_are_audited_with_what_they_gave_and_what_they_asked_in_vain
     await alice.read("nothing here matches", min_score=1.0)
     with pytest.raises(grpc.aio.AioRpcError):
         await bob.get(item_id)
-    rows = await service.rows(
-        "SELECT user_name, kind, method, outcome, target_ids FROM core.audit ORDER BY seq"
-    )
+    rows = await service.rows("SELECT user_name, kind, method, outcome, target_ids FROM core.audit ORDER BY seq")
     service_name = "memoryos.memoryfs.v1.MemoryFS"
     assert rows == [
         ("alice", "MEMORY_WRITE", f"{service_name}/Write", "OK", [item_id]),
