@@ -17,7 +17,7 @@ async def test_the_core_schema_keeps_the_rules(database):
         ("CREATE TABLE core.t (tenant text PRIMARY KEY)", assert_columns_classified),
         ("ALTER TABLE core.audit ADD note text", assert_columns_classified),
         (
-            "ALTER TABLE core.audit ADD n text; COMMENT ON COLUMN core.audit.n IS 'content: x'",
+            "ALTER TABLE core.audit ADD n text; COMMENT ON COLUMN core.audit.n IS 'secret: '",
             assert_columns_classified,
         ),
         ("CREATE TABLE core.t (id int PRIMARY KEY, tenant text)", assert_tenant_first),

@@ -12,6 +12,7 @@ and the SQL functions raise on empty as on unset.
 
 import asyncio
 import select
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -33,6 +34,7 @@ _SET_SCOPE: Final = (
     " set_config('memoryos.user', %s, true), set_config('memoryos.clearance', %s, true)"
 )
 _ROLLBACK_TIMEOUT_S: Final = 2.0
+_TRANSACTION_TIMEOUT_VERSION: Final = 170000
 
 
 class Database:
@@ -40,9 +42,11 @@ class Database:
 
     def __init__(self, section: PostgresSection, role: str) -> None:
         self._acquire_timeout_s = section.acquire_timeout_s
+        self._transaction_timeout_ms = int(section.transaction_timeout_s * 1000)
         options = {
             "statement_timeout": f"{section.statement_timeout_s:g}s",
-            "idle_in_transaction_session_timeout": f"{section.idle_in_transaction_timeout_s:g}s",
+            # A server works on for a client that is gone, with all its locks, unless it looks.
+            "client_connection_check_interval": "1s",
             "timezone": "UTC",
         }
         self._pool: AsyncConnectionPool[AsyncConnection[Row]] = AsyncConnectionPool(
@@ -57,7 +61,7 @@ class Database:
             },
             min_size=section.pool_size,
             max_size=section.pool_size,
-            check=_check_alive,
+            configure=self._configure,
             open=False,
             name=role,
         )
@@ -101,8 +105,7 @@ class Database:
 
     @asynccontextmanager
     async def _transaction(self, prelude: Statement | None) -> AsyncIterator[Tx]:
-        with translated():
-            connection = await self._pool.getconn(self._acquire_timeout_s)
+        connection = await self._acquire()
         tx = Tx(connection, prelude)
         try:
             yield tx
@@ -113,6 +116,21 @@ class Database:
         finally:
             await self._pool.putconn(connection)
 
+    async def _acquire(self) -> AsyncConnection[Row]:
+        """A connection that the server has not hung up on, or DatabaseUnavailable in time."""
+        deadline = time.monotonic() + self._acquire_timeout_s
+        while True:
+            with translated():
+                connection = await self._pool.getconn(max(deadline - time.monotonic(), 0.001))
+            if not _hung_up(connection):
+                return connection
+            await connection.close()
+            await self._pool.putconn(connection)  # the pool opens another one
+
+    async def _configure(self, connection: AsyncConnection[Row]) -> None:
+        if connection.info.server_version >= _TRANSACTION_TIMEOUT_VERSION:
+            await connection.execute(f"SET transaction_timeout = {self._transaction_timeout_ms}".encode())
+
 
 async def _give_up(tx: Tx, connection: AsyncConnection[Row]) -> None:
     """Roll back; a connection that cannot do so in time is closed, and the server rolls back."""
@@ -122,12 +140,13 @@ async def _give_up(tx: Tx, connection: AsyncConnection[Row]) -> None:
         await connection.close()
 
 
-async def _check_alive(connection: AsyncConnection[Row]) -> None:
-    """Find out without a round trip whether the server hung up: an idle connection has nothing to read."""
+def _hung_up(connection: AsyncConnection[Row]) -> bool:
+    """Whether the server said something to an idle connection: its last words, or the end. Costs no round trip."""
+    if connection.closed:
+        return True
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    if poll.poll(0):
-        await AsyncConnectionPool.check_connection(connection)
+    return bool(poll.poll(0))
 
 
 def array_literal(values: tuple[str, ...]) -> str:

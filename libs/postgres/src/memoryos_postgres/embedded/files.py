@@ -57,12 +57,12 @@ class ServerFiles:
         return f"postgresql://{ADMIN_ROLE}:{password}@127.0.0.1:{port}/{database}"
 
 
-def prepare(data_dir: Path, password_file: Path) -> ServerFiles:
+def prepare(data_dir: Path, password_file: Path, *, durable: bool = True) -> ServerFiles:
     """Give back a data folder that a server can start on, made by initdb when it is absent.
 
     Blocking. The folder appears in one rename, so a kill in the middle leaves
     nothing that looks finished. Left-overs of a killed server are removed, as
-    long as no process of it lives.
+    long as no process of it lives. `durable=False` (tests) does not wait for the disk.
     """
     data_dir = data_dir.absolute()
     data_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def prepare(data_dir: Path, password_file: Path) -> ServerFiles:
     uid, gid = _server_user(data_dir.parent)
     bin_dir = _reachable_binaries(uid, gid)
     if not (data_dir / "PG_VERSION").exists():
-        _initdb(bin_dir, data_dir, password_file, uid, gid)
+        _initdb(bin_dir, data_dir, password_file, uid, gid, durable)
     _remove_stale_pid_file(data_dir)
     return ServerFiles(
         bin_dir=bin_dir,
@@ -191,7 +191,9 @@ def _is_ours(copy: Path) -> bool:
     return facts.st_uid == 0 and not facts.st_mode & 0o022 and copy.is_dir() and not copy.is_symlink()
 
 
-def _initdb(bin_dir: Path, data_dir: Path, password_file: Path, uid: int | None, gid: int | None) -> None:
+def _initdb(
+    bin_dir: Path, data_dir: Path, password_file: Path, uid: int | None, gid: int | None, durable: bool
+) -> None:
     fresh = data_dir.with_name(data_dir.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
@@ -212,6 +214,7 @@ def _initdb(bin_dir: Path, data_dir: Path, password_file: Path, uid: int | None,
             "--locale-provider=builtin",
             "--builtin-locale=C.UTF-8",
             "--data-checksums",
+            *([] if durable else ["--no-sync"]),
             *(f"--set={name}={value}" for name, value in _SETTINGS.items()),
         ]
         done = subprocess.run(  # noqa: S603 - our own argument vector

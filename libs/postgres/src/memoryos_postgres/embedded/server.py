@@ -45,6 +45,7 @@ class EmbeddedPostgres:
     def __init__(self, folder: Path, *, durable: bool = True, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._settings = dict(settings or {})
+        self._durable = durable
         if not durable:
             self._settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,7 +76,7 @@ class EmbeddedPostgres:
     def start(self, timeout_s: float = 60) -> None:
         """Start (again) on the same folder, and the same port when there was one; waits until it answers."""
         deadline = time.monotonic() + timeout_s
-        self.files = prepare(self._folder / "data", self._folder / "postgres.password")
+        self.files = prepare(self._folder / "data", self._folder / "postgres.password", durable=self._durable)
         while running_pids(self.files.data_dir):  # backends of a killed server end by themselves
             if time.monotonic() > deadline:
                 raise ServerNotReady(f"another server works in {self.files.data_dir}")

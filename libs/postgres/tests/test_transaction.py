@@ -1,0 +1,273 @@
+"""What a transaction promises: all or nothing, and never a silent nothing."""
+
+import asyncio
+import time
+
+import pytest
+from memoryos_core.errors import DeadlineExceeded
+from memoryos_postgres import Database, roles
+from memoryos_postgres.errors import (
+    AccessRefused,
+    DatabaseFault,
+    DatabaseUnavailable,
+    UniqueViolation,
+)
+from memoryos_postgres.transaction import NotCommitted
+from memoryos_testing.postgres import admin_execute
+
+INSERT = "INSERT INTO core.data_keys (tenant, key_id, subject_hmac, wrapped, epoch_id) VALUES (%s, %s, %s, 'x', 'e')"
+COUNT = "SELECT count(*) FROM core.data_keys"
+
+
+def key(number, tenant="acme"):
+    return (tenant, bytes([number]) * 16, f"s{number}")
+
+
+@pytest.fixture
+async def db(database_factory):
+    return await database_factory(roles.MEMORYFS)
+
+
+async def count(db):
+    async with db.tenant("acme") as tx:
+        return await tx.fetch_value(COUNT)
+
+
+async def test_statements_deferred_come_last_and_in_order(db):
+    async with db.tenant("acme") as tx:
+        tx.defer("UPDATE core.idempotency SET response = %s WHERE tenant = 'acme'", (b"1",))
+        tx.defer("UPDATE core.idempotency SET response = response || %s WHERE tenant = 'acme'", (b"2",))
+        await tx.execute(
+            "INSERT INTO core.idempotency (tenant, principal, rpc, request_id, body_hmac)"
+            " VALUES ('acme', 'p', 'r', 'i', 'h')"
+        )
+    async with db.tenant("acme") as tx:
+        assert await tx.fetch_value("SELECT response FROM core.idempotency") == b"12"
+
+
+async def test_deferred_statements_alone_are_a_transaction(db):
+    async with db.tenant("acme") as tx:
+        tx.defer(INSERT, key(1))
+        tx.defer(INSERT, key(2))
+    assert await count(db) == 2
+
+
+async def test_a_failing_deferred_statement_undoes_everything(db):
+    async def insert_twice():
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            tx.defer(INSERT, key(1))
+
+    with pytest.raises(UniqueViolation) as caught:
+        await insert_twice()
+    assert caught.value.constraint == "data_keys_pkey"
+    assert await count(db) == 0
+
+
+async def test_a_swallowed_error_does_not_end_as_a_commit(db):
+    """PostgreSQL answers ROLLBACK, without an error, to the COMMIT of a failed transaction."""
+
+    async def swallow():
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            with pytest.raises(UniqueViolation):
+                await tx.execute(INSERT, key(1))
+
+    with pytest.raises(NotCommitted):
+        await swallow()
+    assert await count(db) == 0
+
+
+async def test_on_commit_runs_after_a_commit_only(db):
+    called = []
+
+    async def fail():
+        async with db.tenant("acme") as tx:
+            tx.on_commit(lambda: called.append("failed"))
+            await tx.execute("SELECT 1 / 0")
+
+    async with db.tenant("acme") as tx:
+        tx.on_commit(lambda: called.append("committed"))
+        await tx.execute(INSERT, key(1))
+        assert called == []
+    with pytest.raises(DatabaseFault):
+        await fail()
+    assert called == ["committed"]
+
+
+async def test_a_savepoint_fails_alone(db):
+    async with db.tenant("acme") as tx:
+        await tx.execute(INSERT, key(1))
+        with pytest.raises(UniqueViolation):
+            async with tx.savepoint():
+                await tx.execute(INSERT, key(1))
+        await tx.execute(INSERT, key(2))
+    assert await count(db) == 2
+
+
+async def test_many_rows_and_copy(db, database):
+    async with db.tenant("acme") as tx:
+        assert await tx.executemany(INSERT, [key(n) for n in range(50)]) == 50
+    await admin_execute(database, "CREATE TABLE public.plain (n int); GRANT ALL ON public.plain TO PUBLIC")
+    async with db.unscoped() as tx:
+        async with tx.copy("COPY public.plain FROM STDIN") as copy:
+            for n in range(100):
+                await copy.write_row((n,))
+        assert await tx.fetch_value("SELECT count(*) FROM public.plain") == 100
+    assert await count(db) == 50
+
+
+@pytest.mark.parametrize("step", ["SELECT pg_sleep(%s)", None])
+async def test_a_cancelled_transaction_leaves_nothing_and_the_pool_whole(database, step):
+    section = database.section.model_copy(update={"pool_size": 1})
+    async with Database(section, roles.MEMORYFS) as db:
+        entered = asyncio.Event()
+
+        async def work():
+            async with db.tenant("acme") as tx:
+                await tx.execute(INSERT, key(1))
+                if step:
+                    await tx.execute(step, (0,))  # prepared from here on
+                entered.set()
+                await (tx.execute(step, (60,)) if step else asyncio.Event().wait())
+
+        task = asyncio.create_task(work())
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(5):
+            assert await count(db) == 0
+
+
+async def test_a_client_that_is_gone_keeps_no_locks(database):
+    """The driver gives up on a query that does not end; its transaction must end on the server too."""
+    section = database.section.model_copy(update={"pool_size": 1})
+
+    async def insert(db):
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+
+    async def vanish(db):
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            connection = await tx.connection()
+            connection.pgconn.send_query(b"SELECT pg_sleep(60)")
+            connection.pgconn.flush()
+            connection.pgconn.finish()
+            raise asyncio.CancelledError
+
+    async with Database(section, roles.MEMORYFS) as first, Database(section, roles.MEMORYFS) as second:
+        with pytest.raises(asyncio.CancelledError):
+            await vanish(first)
+        async with asyncio.timeout(20):
+            await insert(second)
+
+
+async def test_cancelled_in_the_first_round_trip(database):
+    section = database.section.model_copy(update={"pool_size": 1})
+    async with Database(section, roles.MEMORYFS) as db:
+
+        async def work():
+            async with db.tenant("acme") as tx:
+                await tx.execute("SELECT pg_sleep(60)")
+
+        for _ in range(3):
+            task = asyncio.create_task(work())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with asyncio.timeout(5):
+            assert await count(db) == 0
+
+
+async def test_a_full_pool_is_unavailable_not_a_hang(database):
+    section = database.section.model_copy(update={"pool_size": 1, "acquire_timeout_s": 0.1})
+    async with Database(section, roles.MEMORYFS) as db, db.tenant("acme") as tx:
+        await tx.execute("SELECT 1")
+        with pytest.raises(DatabaseUnavailable):
+            await count(db)
+
+
+async def test_a_statement_over_time_is_deadline_exceeded(database):
+    section = database.section.model_copy(update={"statement_timeout_s": 0.05})
+    async with Database(section, roles.MEMORYFS) as db:
+        with pytest.raises(DeadlineExceeded):
+            async with db.unscoped() as tx:
+                await tx.execute("SELECT pg_sleep(10)")
+
+
+async def test_a_transaction_that_falls_asleep_gives_up_its_locks(database):
+    section = database.section.model_copy(update={"transaction_timeout_s": 0.05})
+
+    async def sleep_inside(db):
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            await asyncio.to_thread(time.sleep, 0.3)
+            await tx.execute("SELECT 1")
+
+    async with Database(section, roles.MEMORYFS) as db:
+        with pytest.raises(DatabaseUnavailable):
+            await sleep_inside(db)
+        assert await count(db) == 0
+
+
+async def test_connections_that_the_server_closed_are_replaced_unseen(db, database):
+    assert await count(db) == 0
+    await admin_execute(
+        database,
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND usename = 'memoryos_memoryfs'",
+    )
+    for _ in range(8):
+        assert await count(db) == 0
+
+
+async def test_a_broken_connection_is_unavailable(db, database):
+    async def lose_it():
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            pid = await tx.fetch_value("SELECT pg_backend_pid()")
+            await admin_execute(database, f"SELECT pg_terminate_backend({pid}, 5000)")
+            await tx.execute("SELECT 1")
+
+    with pytest.raises(DatabaseUnavailable):
+        await lose_it()
+    assert await count(db) == 0
+
+
+async def test_no_server_is_unavailable(database):
+    section = database.section.model_copy(update={"port": 1, "acquire_timeout_s": 0.2})
+    db = Database(section, roles.MEMORYFS)
+    try:
+        with pytest.raises(DatabaseUnavailable):
+            await db.open()
+    finally:
+        await db.close()
+
+
+async def test_two_tenants_at_once_never_mix(db):
+    async def write(number):
+        tenant = f"t{number % 2}"
+        async with db.tenant(tenant) as tx:
+            await tx.execute(INSERT, key(number, tenant))
+            await asyncio.sleep(0)
+            assert {r["tenant"] for r in await tx.fetch_all("SELECT tenant FROM core.data_keys")} == {tenant}
+
+    await asyncio.gather(*(write(number) for number in range(50)))
+    for tenant in ("t0", "t1"):
+        async with db.tenant(tenant) as tx:
+            assert await tx.fetch_value(COUNT) == 25
+
+
+async def test_errors_carry_nothing_of_the_driver(db):
+    with pytest.raises(UniqueViolation) as caught:
+        async with db.tenant("acme") as tx:
+            await tx.executemany(INSERT, [("acme", b"canary-canary-ab", "canary")] * 2)
+    assert "canary" not in str(caught.value)
+    assert "data_keys" not in str(caught.value)
+    with pytest.raises(AccessRefused) as refused:
+        async with db.tenant("acme") as tx:
+            await tx.execute("SELECT * FROM core.migrations")
+    assert "migrations" not in str(refused.value)
