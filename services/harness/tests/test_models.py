@@ -198,7 +198,7 @@ async def test_odd_text_of_a_model_is_kept_and_answered(world) -> None:
     )  # fmt: skip
     user, ended = await run(world)
     assert ended.state == tasks_pb2.TASK_STATE_SUCCEEDED
-    assert ended.output == "a\ufffdb\u0000c\u2028d 中文"
+    assert ended.output == "a\ufffdb\ufffdc\u2028d 中文"
     assert (await user.messages())[-1].content == ended.output
 
 

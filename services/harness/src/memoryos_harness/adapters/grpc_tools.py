@@ -86,7 +86,9 @@ def _from_error(remote: RemoteError, cause: Exception) -> CallOutcome:
     kind = _NOT_MADE.get(remote.code)
     if kind is None:
         raise _unavailable(remote) from cause
-    message = "There is no tool of this name." if remote.code == "NOT_FOUND" else ""
+    message = ""
+    if kind is CallOutcomeKind.INVALID and remote.reason:  # said by one of our services: a safe sentence
+        message = "There is no tool of this name." if remote.code == "NOT_FOUND" else remote.message
     if remote.violations:
         message = "; ".join(f"{violation.field}: {violation.description}" for violation in remote.violations[:8])
     return CallOutcome(kind=kind, message=message, code=remote.reason)

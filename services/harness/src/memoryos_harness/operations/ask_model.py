@@ -159,5 +159,5 @@ def _journaled(reply: ChatReply) -> JsonValue:
 
 
 def _text(text: str) -> str:
-    """Give text that UTF-8 can spell: endpoints send lone surrogates as JSON escapes."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Give text that messages may hold: endpoints send lone surrogates and NUL as JSON escapes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
