@@ -192,11 +192,17 @@ _STATES = {
 }
 
 
+async def _not_here(self, request, context):
+    raise DependencyUnavailable
+
+
 class FakeGateway(tool_gateway_pb2_grpc.ToolGatewayServicer):
     """InMemoryTools over gRPC, behind the real interceptors."""
 
     def __init__(self, tools: InMemoryTools) -> None:
         self.tools = tools
+
+    GetSkill = GetCall = _not_here
 
     async def ListSkills(self, request: tool_gateway_pb2.ListSkillsRequest, context: grpc.aio.ServicerContext):
         skills = await self.tools.list_skills(caller().subject_token)
@@ -235,18 +241,14 @@ class FakeGateway(tool_gateway_pb2_grpc.ToolGatewayServicer):
             )
         )
 
-    async def GetSkill(self, request, context):
-        raise NotImplementedError
-
-    async def GetCall(self, request, context):
-        raise NotImplementedError
-
 
 class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
     """InMemoryMemory over gRPC, behind the real interceptors."""
 
     def __init__(self, memory: InMemoryMemory) -> None:
         self.memory = memory
+
+    Write = Get = List = Forget = Restore = _not_here
 
     async def Read(self, request: memoryfs_pb2.ReadRequest, context: grpc.aio.ServicerContext):
         found = await self.memory.recall(
@@ -269,8 +271,3 @@ class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
                 for item in found
             ]
         )
-
-    async def Write(self, request, context):
-        raise NotImplementedError
-
-    Get = List = Forget = Restore = Write
