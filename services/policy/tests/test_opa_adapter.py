@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from memoryos_policy.adapters.opa import OpaDecisionPoint
+from memoryos_policy.adapters.opa import CONNECTIONS_MAX, OpaDecisionPoint
 from memoryos_policy.config import PolicySection
 from memoryos_policy.domain.verdicts import Approval, Effect, Verdict
 
@@ -274,9 +274,10 @@ async def test_cancelling_is_not_a_verdict() -> None:
 
 async def test_many_questions_at_once_do_not_time_each_other_out() -> None:
     async def slow(_: web.Request) -> web.Response:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.4)
         return web.json_response(GOOD)
 
-    async with opa_stub(slow, timeout_s=0.4) as point:
-        verdicts = await asyncio.gather(*(point.decide({}) for _ in range(500)))
+    # Four rounds of CONNECTIONS_MAX take longer than one question may.
+    async with opa_stub(slow, timeout_s=1.2) as point:
+        verdicts = await asyncio.gather(*(point.decide({}) for _ in range(4 * CONNECTIONS_MAX)))
     assert {verdict.effect for verdict in verdicts} == {Effect.ALLOW}
