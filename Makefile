@@ -80,7 +80,7 @@ bench: setup ## Measure against the raw engines.
 	$(BIN)/python scripts/bench.py
 
 eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=pgvector] [OUT=dir].
-	$(BIN)/python scripts/evaluate.py $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
+	$(BIN)/python -m evals.recall $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
 
 mutants: setup ## Remove each guard in turn; a named test must turn red.
 	$(BIN)/python scripts/mutants.py

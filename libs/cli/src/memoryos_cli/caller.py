@@ -36,6 +36,8 @@ class Defaults:
     token: str = ""
     environ: Mapping[str, str]
     """The whole environment, for what `mos up` hands on to its children."""
+    arguments: tuple[str, ...]
+    """The command line, for `mos up --detach`, which runs it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Caller:
     groups: tuple[str, ...]
     clearance: int
     given_token: str
-    environ: Mapping[str, str]
+    defaults: Defaults
 
     def token(self, *, default_roles: tuple[str, ...], ttl_s: int = TOKEN_TTL_S) -> str:
         """Give the token given, or one of the development issuer for this user."""
@@ -171,5 +173,5 @@ def _caller(defaults: Defaults, given: dict[str, Any]) -> Caller:
         groups=tuple(given["group"] or ()),
         clearance=given["clearance"],
         given_token=given["token"] or ("" if given["user"] else defaults.token),
-        environ=defaults.environ,
+        defaults=defaults,
     )

@@ -80,7 +80,7 @@ async def up(
         dev_issuer=dev_issuer,
         opa=opa,
         without=frozenset(without or ()),
-        environ=caller.environ,
+        environ=caller.defaults.environ,
     )
     caller.output.line(f"starting in {caller.data.root} …", style="dim")
 
@@ -94,14 +94,14 @@ async def up(
 
 async def _detach(caller: Caller) -> None:
     """Start the same command without --detach in a session of its own, and wait until it serves or ends."""
-    argv = [argument for argument in sys.argv[1:] if argument not in ("--detach", "--json")]
+    argv = [argument for argument in caller.defaults.arguments if argument not in ("--detach", "--json")]
     caller.data.create()
     log_file = caller.data.logs / "supervisor.log"
     with log_file.open("ab") as log:
         start = log.tell()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "memoryos_cli.main", *argv, "--json", stdin=asyncio.subprocess.DEVNULL, stdout=log,
-            stderr=log, start_new_session=True,
+            stderr=log, start_new_session=True, env=dict(caller.defaults.environ),
         )  # fmt: skip
     addresses_file = caller.data.file(ADDRESSES_FILE)
     while process.returncode is None:

@@ -1,0 +1,124 @@
+"""The commands as a person and as a program uses them, against the real services."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import Deployment
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+PATH = "/tenants/acme/memory/episodic/commands"
+
+
+def test_memory_round_trip_in_both_languages(deployment: Deployment) -> None:
+    about = ("--about", "user_123", "--confidence", "0.92", "--time", "2025-07-01", "--tag", "q3")
+    chinese = deployment.json("mem", "write", PATH, "客户 A 确认了 Q3 交付计划", *about)["id"]
+    english = deployment.json("mem", "write", "episodic/commands", "The spindle of machine 7 was replaced.")["id"]
+    assert deployment.mos("mem", "read", PATH, "Q3 交付计划", "--about", "user_123").stdout.count("mem_") == 1
+    found = deployment.json("mem", "read", PATH, "Q3 delivery plan")["hits"]
+    assert {hit["item"]["id"] for hit in found} == {chinese, english}
+    shown = deployment.mos("mem", "get", chinese).stdout
+    assert "客户 A 确认了 Q3 交付计划" in shown
+    assert "user_123" in shown
+    assert [i["id"] for i in deployment.json("mem", "list", PATH, "--tag", "q3")] == [chinese]
+    assert deployment.json("mem", "forget", PATH, chinese, english) == {"forgotten_count": 2}
+    gone = deployment.mos("mem", "get", chinese)
+    assert (gone.returncode, "ITEM_NOT_FOUND" in gone.stderr) == (3, True)
+    assert deployment.mos("mem", "restore", PATH, chinese).stdout.strip() == "1 restored"
+    assert deployment.json("mem", "get", chinese)["content"] == "客户 A 确认了 Q3 交付计划"
+
+
+def test_content_from_standard_input_and_the_same_request_twice(deployment: Deployment) -> None:
+    text = "first line\nsecond line ⟨日本語⟩"
+    first = deployment.mos("mem", "write", PATH, "-", "--request-id", "once", "--json", stdin=text)
+    again = deployment.mos("mem", "write", PATH, "-", "--request-id", "once", "--json", stdin=text)
+    assert json.loads(first.stdout) == json.loads(again.stdout)
+    assert deployment.json("mem", "get", json.loads(first.stdout)["id"])["content"] == text
+    other = deployment.mos("mem", "write", PATH, "something else", "--request-id", "once")
+    assert (other.returncode, "REQUEST_ID_REUSED" in other.stderr) == (5, True)
+
+
+def test_who_calls_decides_what_is_there(deployment: Deployment) -> None:
+    item = deployment.json("mem", "write", PATH, "only for a", "--user", "sales-a")["id"]
+    assert deployment.mos("mem", "get", item, "--user", "sales-a").returncode == 0
+    other = deployment.mos("mem", "get", item, "--user", "sales-b", "--json")
+    assert other.returncode == 3
+    error = json.loads(other.stderr)["error"]
+    assert (error["reason"], error["exit_code"]) == ("ITEM_NOT_FOUND", 3)
+    abroad = deployment.mos("mem", "read", PATH, "--tenant", "other")
+    assert (abroad.returncode, "PATH_NOT_ALLOWED" in abroad.stderr) == (4, True)
+    assert deployment.mos("mem", "read", PATH, "--role", "auditor").returncode == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("mem", "read", "nowhere/x"), 2),
+        (("mem", "get", "mem_1"), 2),
+        (("mem", "write", PATH, "   "), 2),
+        (("mem", "write", PATH, "x", "--time", "soon"), 2),
+        (("mem", "write", PATH, "x", "--attributes", "[1]"), 2),
+        (("mem", "list", PATH, "--state", "gone"), 2),
+        (("mem", "forget", PATH), 2),
+        (("token", "--role", "root"), 2),
+        (("token", "--ttl", "999999"), 2),
+        (("skill", "show", "no.such"), 3),
+        (("trace", "mem_x"), 2),
+        (("logs", "nobody"), 3),
+        (("nonsense",), 2),
+    ],
+)
+def test_mistakes_are_one_clear_line_and_their_exit_code(
+    deployment: Deployment, arguments: tuple[str, ...], code: int
+) -> None:
+    done = deployment.mos(*arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_token_by_hand_is_as_good_as_a_made_one(deployment: Deployment) -> None:
+    token = deployment.mos("token", "--user", "u42", "--role", "agent", "--group", "sales-east").stdout.strip()
+    assert token.count(".") == 2
+    assert deployment.mos("mem", "read", PATH, "--token", token).returncode == 0
+    forged = deployment.mos("mem", "read", PATH, "--token", token[:-4] + "AAAA")
+    assert (forged.returncode, "TOKEN_INVALID" in forged.stderr) == (4, True)
+
+
+def test_a_call_is_decided_traced_and_audited(deployment: Deployment) -> None:
+    assert {s["name"] for s in deployment.json("skill", "list")} >= {"memory.read", "memory.write"}
+    assert deployment.json("skill", "show", "memory.read")["parameters"]["type"] == "object"
+    call = deployment.json("call", "memory.read", json.dumps({"path": PATH, "query": "交付"}))
+    assert call["state"] == "succeeded"
+    decision = deployment.json("decision", "show", call["decision_id"])
+    assert (decision["effect"], decision["call_id"]) == ("allow", call["id"])
+    assert decision["id"] in deployment.mos("decision", "list", "--call", call["id"]).stdout
+    rows = deployment.json("audit", "list", "--id", call["id"])
+    assert {row["kind"] for row in rows} >= {"CALL_TOOL", "TOOL_RESULT", "DECISION"}
+    tree = deployment.mos("trace", call["trace_id"])
+    assert tree.returncode == 0
+    assert "tool-gateway" in tree.stdout
+    assert "memoryfs" in tree.stdout
+    assert call["id"] in deployment.mos("trace", call["id"]).stdout
+    verified = deployment.json("audit", "verify")
+    assert verified["ok"]
+    assert verified["failures"] == []
+
+
+def test_sessions_and_reviews_are_there(deployment: Deployment) -> None:
+    session = deployment.mos("session", "create").stdout.strip()
+    assert deployment.mos("session", "say", session, "以后华东区的报价都按客户等级走").returncode == 0
+    assert "user: 以后华东区的报价都按客户等级走" in deployment.mos("session", "show", session).stdout
+    assert deployment.mos("session", "show", session, "--user", "somebody-else").returncode == 3
+    assert deployment.json("review", "list") == []
+    assert deployment.mos("task", "run", "nobody", "hello", "--session", session).returncode == 3
+
+
+def test_control_characters_of_others_do_not_reach_the_terminal(deployment: Deployment) -> None:
+    item = deployment.json("mem", "write", PATH, "red \x1b[31m\u202e alert")["id"]
+    shown = deployment.mos("mem", "get", item).stdout
+    assert "\x1b" not in shown
+    assert "\\u001b[31m" in shown
+    assert deployment.json("mem", "get", item)["content"] == "red \x1b[31m\u202e alert"
