@@ -111,7 +111,8 @@ class VectorIndex(Protocol):
 
         An entry older (by revision) than the one kept changes nothing, so a
         late retry cannot bring back an old text. `fresh` vouches that none of
-        the items has an entry yet and is faster. Keeps none when one is
+        the items has an entry yet and is faster; the entries may be found only
+        once the transaction has ended. Keeps none when one is
         refused: `EmbeddingMismatch`, or `VectorNotUnit` when its length is not 1.
         """
         ...

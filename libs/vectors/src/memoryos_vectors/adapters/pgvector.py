@@ -51,7 +51,8 @@ class PgVectorIndex:
         if fresh and len(rows) >= _COPY_MIN:
             await self._copy(rows)
         elif fresh:
-            await self._tx.executemany(_QUERIES["insert"], rows)
+            for row in rows:
+                self._tx.defer(_QUERIES["insert"], row)  # travels with COMMIT
         else:
             await self._tx.execute(
                 _QUERIES["delete_older"],

@@ -132,7 +132,8 @@ class IndexRows:
         if len(rows) >= _COPY_MIN:
             await self._copy_tokens(rows)
         else:
-            await self._tx.executemany(_QUERIES["insert_tokens"], rows)
+            for row in rows:
+                self._tx.defer(_QUERIES["insert_tokens"], row)  # travels with COMMIT
 
     async def _copy_tokens(self, rows: Sequence[Mapping[str, Any]]) -> None:
         async with self._tx.copy(_QUERIES["copy_tokens"]) as copy:

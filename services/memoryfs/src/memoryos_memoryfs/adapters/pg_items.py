@@ -44,7 +44,7 @@ class PgItems:
             return
         columns = await self._columns([written.item for written in items])
         columns["path_id"] = [await self._path_id(written.item.path) for written in items]
-        await self._tx.execute(_QUERIES["insert_items"], {**columns, **self._stamp(Cause.WRITE)})
+        self._tx.defer(_QUERIES["insert_items"], {**columns, **self._stamp(Cause.WRITE)})  # travels with COMMIT
         await self._index.put(items, fresh=True)
 
     async def revise(self, items: Sequence[Revised]) -> None:
