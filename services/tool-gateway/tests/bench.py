@@ -62,10 +62,12 @@ def demo_skills() -> list[dict[str, Any]]:
         "type": "http", "endpoint": "${UPSTREAM}", "method": "DELETE", "path": "/tickets/{ticket_id}",
     }  # fmt: skip
     lookup = {"endpoint": "${UPSTREAM}", "path": "/tickets/{ticket_id}"}
-    refund = skill_document("refund.create", "ok")
+    refund = skill_document("refund.create", "ok", timeout_s=0.5, attempts=1)
     refund["parameters"]["required"] = ["name", "amount"]
     return [
         skill_document("mes.takt_time", "ok", "read", permissions=["readonly"]),
+        skill_document("crm.customer", "gate", "read", timeout_s=10),
+        skill_document("memory.write", "ok", "idempotent", timeout_s=0.5, attempts=1),
         ticket | {"resource": {"type": "ticket", "id": "/ticket_id", "lookup": lookup}},
         refund | {"resource": {"type": "order", "id": "/name"}},
     ]

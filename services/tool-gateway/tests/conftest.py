@@ -4,13 +4,14 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from memoryos_core.sealing import DataKey
 from memoryos_postgres import Database, roles
 from memoryos_postgres.keyring import PostgresKeyRing
-from memoryos_testing.opa import OpaServer, opa_server
+from memoryos_testing.opa import free_port, opa_server
 from memoryos_testing.postgres import Clone, PostgresForTests
 
 from .bench import Bench, demo_skills, write_skills
@@ -25,9 +26,15 @@ def migration_schemas() -> tuple[str, ...]:
     return ("core", "policy", "toolgateway")
 
 
+@pytest.fixture(scope="session")
+def upstream_port() -> int:
+    """Every test's upstream listens on it in turn, so that one gateway serves many tests."""
+    return free_port()
+
+
 @pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    async with serving_upstream() as server:
+async def upstream(upstream_port: int) -> AsyncIterator[Upstream]:
+    async with serving_upstream(upstream_port) as server:
         yield server
 
 
@@ -70,24 +77,38 @@ def shared_key_ring() -> PostgresKeyRing:
     return PostgresKeyRing(DataKey.generate())
 
 
-@pytest.fixture
-async def opa(tmp_path: Path) -> AsyncIterator[OpaServer]:
-    async with opa_server(tmp_path) as server:
-        yield server
+@pytest.fixture(scope="session")
+async def deployment(
+    tmp_path_factory: pytest.TempPathFactory, shared_clone: Clone, upstream_port: int
+) -> AsyncIterator[World]:
+    """OPA and the policy service run; no gateway does."""
+    folder = tmp_path_factory.mktemp("deployment")
+    async with opa_server(folder) as opa:
+        made = make_world(folder, shared_clone, opa, {"UPSTREAM": f"127.0.0.1:{upstream_port}"})
+        write_skills(folder / "skills", *demo_skills())
+        async with made.process("policy", "memoryos_policy.main"):
+            made.config["peers"]["policy"] = made.address("policy")
+            yield made
+
+
+@pytest.fixture(scope="session")
+async def serving_gateway(deployment: World) -> AsyncIterator[World]:
+    """One gateway for all tests that do not harm it."""
+    async with deployment.gateway():
+        yield deployment
 
 
 @pytest.fixture
-async def stopped_world(tmp_path: Path, database: Clone, opa: OpaServer, upstream: Upstream) -> AsyncIterator[World]:
-    """Policy runs; the test starts the gateway, once its skills are there."""
-    made = make_world(tmp_path, database, opa, {"UPSTREAM": upstream.address})
-    write_skills(made.skills, *demo_skills())
-    async with made.policy():
-        yield made
-        await made.close()
+async def world(serving_gateway: World) -> AsyncIterator[World]:
+    """Callers of the shared gateway, in a tenant of the test's own."""
+    made = replace(serving_gateway, tenant=f"w{next(_TENANTS)}", channels={})
+    yield made
+    await made.close()
 
 
 @pytest.fixture
-async def world(stopped_world: World) -> AsyncIterator[World]:
-    """Policy and gateway run, with the demo's skill names before the test's upstream."""
-    async with stopped_world.gateway():
-        yield stopped_world
+async def own_world(world: World) -> AsyncIterator[World]:
+    """The same tenant before a further gateway, which the test starts and may kill; `world` is the surviving one."""
+    made = replace(world, instance=f"gateway-{world.tenant}", channels={})
+    yield made
+    await made.close()

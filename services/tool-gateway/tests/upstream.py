@@ -118,10 +118,10 @@ async def _send(writer: asyncio.StreamWriter, status: int, body: bytes, headers:
 
 
 @asynccontextmanager
-async def serving_upstream() -> AsyncIterator[Upstream]:
+async def serving_upstream(port: int) -> AsyncIterator[Upstream]:
     upstream = Upstream()
-    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
-    upstream.port = server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", port)
+    upstream.port = port
     try:
         yield upstream
     finally:

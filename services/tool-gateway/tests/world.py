@@ -4,8 +4,9 @@ import asyncio
 import json
 import os
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,37 +81,36 @@ class Caller:
 
 @dataclass
 class World:
-    """Keys, configuration, folder and processes of one test."""
+    """Keys, configuration, folder and processes; `tenant` is the test's own."""
 
     folder: Path
     issuer: TokenSigner
     services: dict[str, TokenSigner]
     config: dict[str, Any]
-    channels: dict[tuple[str, str], grpc.aio.Channel] = field(default_factory=dict)
-
-    @property
-    def skills(self) -> Path:
-        return self.folder / "skills"
+    tenant: str = "acme"
+    instance: str = "tool-gateway"
+    """Which gateway callers reach: tests that kill have one of their own."""
+    channels: dict[str, grpc.aio.Channel] = field(default_factory=dict)
 
     def address(self, service: str) -> str:
         return f"127.0.0.1:{int(self.port_file(service).read_text())}"
 
     def port_file(self, service: str) -> Path:
-        return self.folder / f"{service}.port"
+        return self.folder / f"{self.instance if service == 'tool-gateway' else service}.port"
 
     def channel(self, service: str) -> grpc.aio.Channel:
-        key = (service, self.address(service))
-        if key not in self.channels:
-            self.channels[key] = grpc.aio.insecure_channel(key[1])
-        return self.channels[key]
+        address = self.address(service)
+        if address not in self.channels:
+            self.channels[address] = grpc.aio.insecure_channel(address)
+        return self.channels[address]
 
     def caller(
-        self, user: str = "u1", *, tenant: str = "acme", roles: Iterable[str] = ("agent",), groups: Iterable[str] = (),
+        self, user: str = "u1", *, tenant: str = "", roles: Iterable[str] = ("agent",), groups: Iterable[str] = (),
         chain: tuple[str, ...] = ("helper",), service: str | None = None, **more: Any,
     ) -> Caller:  # fmt: skip
         identity = Identity(
-            tenant=tenant, user=user, roles=frozenset(roles), groups=frozenset(groups), chain=chain,
-            session_id="ses_1", task_id="task_1", **more,
+            tenant=tenant or self.tenant, user=user, roles=frozenset(roles), groups=frozenset(groups), chain=chain,
+            **({"session_id": "ses_1", "task_id": "task_1"} | more),
         )  # fmt: skip
         metadata = [("authorization", f"Bearer {self.issuer.subject(identity, audience=['memoryos'], ttl_s=3600)}")]
         if service:
@@ -123,29 +123,27 @@ class World:
     def auditor(self) -> Caller:
         return self.caller("aud", roles=("auditor",), chain=())
 
-    def write_config(self) -> Path:
-        file = self.folder / "config.yaml"
-        file.write_text(yaml.safe_dump(self.config))
-        return file
-
     @asynccontextmanager
-    async def process(self, service: str, module: str, *, crash: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
+    async def process(self, service: str, module: str, *, crash: str = "", **config: Any) -> AsyncIterator[Process]:
         """Run a service as a process until the block ends; it may die earlier of its crash point."""
-        self.port_file(service).unlink(missing_ok=True)
+        port_file = self.port_file(service)
+        port_file.unlink(missing_ok=True)
+        config_file = port_file.with_suffix(".yaml")
+        config_file.write_text(yaml.safe_dump(self.config | config))
         environ = os.environ | {
-            "MEMORYOS_CONFIG": str(self.write_config()),
+            "MEMORYOS_CONFIG": str(config_file),
             "MEMORYOS_CRASH_POINT": crash,
-            "MEMORYOS_GRPC__PORT_FILE": str(self.port_file(service)),
+            "MEMORYOS_GRPC__PORT_FILE": str(port_file),
             "MEMORYOS_IDENTITY__SERVICE_KEY_FILE": str(self.folder / f"{service}.pem"),
         }
-        log = self.folder / f"{service}.log"
+        log = port_file.with_suffix(".log")
         with log.open("ab") as stream:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, env=environ, stdout=stream, stderr=stream
             )
         try:
             async with asyncio.timeout(START_S_MAX):
-                while not self.port_file(service).exists():
+                while not port_file.exists():
                     assert process.returncode is None, log.read_text()[-3000:]
                     await asyncio.sleep(0.02)
             yield process
@@ -159,19 +157,16 @@ class World:
             await process.wait()
 
     @asynccontextmanager
-    async def policy(self) -> AsyncIterator[None]:
-        async with self.process("policy", "memoryos_policy.main"):
-            self.config["peers"]["policy"] = self.address("policy")
-            yield
-
-    @asynccontextmanager
-    async def gateway(self, *, crash: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
-        async with self.process("tool-gateway", "memoryos_toolgateway.main", crash=crash) as process:
+    async def gateway(self, *, crash: str = "", **config: Any) -> AsyncIterator[Process]:
+        async with self.process("tool-gateway", "memoryos_toolgateway.main", crash=crash, **config) as process:
             yield process
 
     async def close(self) -> None:
         for channel in self.channels.values():
             await channel.close()
+
+    def log(self, service: str = "tool-gateway") -> str:
+        return self.port_file(service).with_suffix(".log").read_text()
 
 
 def make_world(folder: Path, database: Clone, opa: OpaServer, endpoints: dict[str, str]) -> World:
@@ -194,22 +189,12 @@ def make_world(folder: Path, database: Clone, opa: OpaServer, endpoints: dict[st
             "opa_port": opa.port, "opa_token_file": str(opa.token_file), "opa_timeout_s": 5, "probe_interval_s": 0.1,
         },
         "tool-gateway": {
-            "skill_dirs": [str(folder / "skills")], "endpoints": endpoints, "sweep_interval_s": 0.2,
-            "probe_interval_s": 0.1,
+            "skill_dirs": [str(folder / "skills")], "builtin_skills": False, "endpoints": endpoints,
+            "sweep_interval_s": 0.2, "probe_interval_s": 0.1,
         },
     }  # fmt: skip
     signers = {name: TokenSigner(key, CLOCK, IDS) for name, key in services.items()}
     return World(folder, TokenSigner(issuer, CLOCK, IDS), signers, config)
-
-
-@asynccontextmanager
-async def running(world: World) -> AsyncIterator[World]:
-    """Run policy and gateway as processes until the block ends."""
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(world.policy())
-        await stack.enter_async_context(world.gateway())
-        yield world
-        await world.close()
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
