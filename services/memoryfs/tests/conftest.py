@@ -235,3 +235,9 @@ def unit(*values: float, dimensions: int = 64) -> list[float]:
     row = np.zeros(dimensions)
     row[: len(values)] = values
     return [float(value) for value in row / np.linalg.norm(row)]
+
+
+@pytest.fixture
+def as_type() -> type[As]:
+    """The class of callers, for tests that start a service by themselves."""
+    return As

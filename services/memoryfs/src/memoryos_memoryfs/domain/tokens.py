@@ -24,8 +24,8 @@ import Stemmer
 
 CHARS_MAX: Final = 100_000
 """Characters read of a text: an item is at most 100 kB."""
-DISTINCT_MAX: Final = 8_192
-"""Distinct tokens kept of a text, first come first kept; 100 kB of prose has fewer."""
+DISTINCT_MAX: Final = 65_536
+"""Distinct tokens kept of a text; more than 100 kB of words have, so that the end of a large text is found too."""
 QUERY_DISTINCT_MAX: Final = 256
 """Distinct tokens of a query. With the 8 rarest, long questions lose .03 R@5; beyond 64 nothing is gained."""
 TOKEN_CHARS_MAX: Final = 128

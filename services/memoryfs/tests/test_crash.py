@@ -1,0 +1,145 @@
+"""kill -9 around the commit of a Write: acknowledged is kept, the rest is all or nothing (I6)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+import yaml
+from memoryos.memoryfs.v1 import memoryfs_pb2
+from memoryos_core.tokens import Identity
+from memoryos_testing import run_until_crash
+
+pytestmark = pytest.mark.chaos
+PATH = "/tenants/acme/memory/episodic"
+MODULE = "memoryos_memoryfs.main"
+
+
+class Process:
+    """MemoryFS as a process of its own, on one port file and one database."""
+
+    def __init__(self, database, keys, folder: Path, as_type) -> None:
+        self._port_file = folder / "port"
+        self._token = keys.token(Identity(tenant="acme", user="alice", roles=frozenset({"agent"})))
+        self._as = as_type
+        section = database.section
+        config = {
+            "grpc": {"port_file": str(self._port_file)},
+            "telemetry": {"span_dir": str(folder / "spans")},
+            "postgres": {
+                "port": section.port,
+                "database": section.database,
+                "secrets_dir": str(section.secrets_dir),
+            },
+            "identity": {"keys_file": str(keys.keys_file)},
+            "sealing": {"epoch_key_file": str(keys.epoch_key_file)},
+        }
+        self._file = folder / "memoryfs.yaml"
+        self._file.write_text(yaml.safe_dump(config))
+        self.environ = {"MEMORYOS_CONFIG": str(self._file)}
+
+    async def port(self) -> int:
+        async with asyncio.timeout(30):
+            while not self._port_file.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.02)
+        return int(self._port_file.read_text())
+
+    @asynccontextmanager
+    async def caller(self) -> AsyncIterator:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{await self.port()}") as channel:
+            yield self._as(channel, self._token, PATH)
+
+    async def crash_at(self, point: str, drive) -> None:
+        self._port_file.unlink(missing_ok=True)
+
+        async def driven() -> None:
+            async with self.caller() as caller:
+                await drive(caller)
+
+        await run_until_crash(MODULE, point=point, environ=self.environ, drive=driven)
+        self._port_file.unlink(missing_ok=True)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", MODULE, env={**self.environ, "PATH": os.defpath}
+        )
+        self.terminate = lambda: process.send_signal(signal.SIGTERM)
+        try:
+            async with self.caller() as caller:
+                yield caller
+        finally:
+            if process.returncode is None:
+                self.terminate()
+            async with asyncio.timeout(30):
+                assert await process.wait() == 0
+
+
+@pytest.fixture
+def process(database, keys, tmp_path, as_type) -> Process:
+    return Process(database, keys, tmp_path, as_type)
+
+
+def entries(text: str, count: int) -> list[memoryfs_pb2.WriteEntry]:
+    vector = memoryfs_pb2.Embedding(model="usem3-512", values=[1.0] + [0.0] * 511)
+    return [memoryfs_pb2.WriteEntry(content=f"{text} {n}", embedding=vector) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("point", "kept_before_retry"), [("memoryfs.write.before_commit", 0), ("memoryfs.write.after_commit", 12)]
+)
+async def test_a_write_killed_around_its_commit_is_whole_or_absent_and_a_retry_gives_one(
+    process, point, kept_before_retry
+):
+    async with process.running() as caller:
+        earlier = await caller.write_entries(entries("acknowledged earlier", 3), request="r-0")
+
+    async def drive(caller) -> None:
+        await caller.write_entries(entries("killed", 12), request="r-1")
+
+    await process.crash_at(point, drive)
+    async with process.running() as caller:
+        kept = (await caller.list(page_size=100)).items
+        assert len(kept) == 3 + kept_before_retry
+        assert {result.id for result in earlier} <= {item.id for item in kept}
+        results = await caller.write_entries(entries("killed", 12), request="r-1")
+        items = (await caller.list(page_size=100)).items
+        assert len(items) == 15
+        assert {result.id for result in results} < {item.id for item in items}
+        vector = memoryfs_pb2.Embedding(model="usem3-512", values=[1.0] + [0.0] * 511)
+        for found in (await caller.read_ids("killed", embedding=vector, top_k=100), await caller.read_ids(top_k=100)):
+            assert sorted(found) == sorted(item.id for item in items)
+
+
+async def test_an_update_killed_before_its_commit_leaves_the_old_revision(process):
+    async with process.running() as caller:
+        (first,) = await caller.write_entries(entries("first", 1))
+
+    async def drive(caller) -> None:
+        await caller.update(first.id, content="second", embedding=entries("", 1)[0].embedding)
+
+    await process.crash_at("memoryfs.write.before_commit", drive)
+    async with process.running() as caller:
+        item = await caller.get(first.id)
+        assert (item.content, item.revision, item.etag) == ("first 0", 1, first.etag)
+
+
+async def test_sigterm_lets_running_writes_end(process):
+    async with process.running() as caller:
+        writing = [asyncio.create_task(caller.write_entries(entries(f"call {n}", 20))) for n in range(20)]
+        await asyncio.wait(writing, return_when=asyncio.FIRST_COMPLETED)
+        process.terminate()
+        answers = await asyncio.gather(*writing, return_exceptions=True)
+    kept = [answer for answer in answers if not isinstance(answer, BaseException)]
+    assert kept
+    async with process.running() as caller:
+        listed = set(await caller.list_ids(page_size=500))
+    assert {result.id for answer in kept for result in answer} <= listed
+    assert len(listed) % 20 == 0
