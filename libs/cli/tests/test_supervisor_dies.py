@@ -111,14 +111,13 @@ async def test_a_stale_status_file_gets_no_stranger_killed(tmp_path: Path, sleep
 
 
 async def test_a_child_that_outlived_its_supervisor_is_ended_before_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    monkeypatch.setattr("memoryos_cli.supervisor.leftovers.CHILDREN_WAIT_S", 0.2)
     write_json(
         tmp_path / "status.json",
         {"children": [{"name": "service", "pid": sleeper.pid, "ticks": start_ticks(sleeper.pid)}]},
     )
-    await settle(tmp_path / "status.json", None)
+    await settle(tmp_path / "status.json", None, wait_s=0.2)
     assert sleeper.wait(WAIT_S) == -signal.SIGKILL
 
 

@@ -14,7 +14,10 @@ from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc, tasks_pb2, task
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
-from memoryos_sdk import Client, connect
+from memoryos_sdk import Client, Retry, connect
+
+SHORT = Retry(first_pause_s=0.001)
+"""As many attempts as ever, without the waiting."""
 
 Failure = Callable[[Any], Awaitable[None]]
 
@@ -172,6 +175,6 @@ async def address(services: Services) -> AsyncIterator[str]:
 @pytest.fixture
 async def client(address: str) -> AsyncIterator[Client]:
     async with connect(
-        token="token-a", memoryfs=address, tool_gateway=address, policy=address, harness=address
+        token="token-a", memoryfs=address, tool_gateway=address, policy=address, harness=address, retry=SHORT
     ) as client:
         yield client

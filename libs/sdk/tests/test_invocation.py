@@ -18,12 +18,12 @@ from memoryos_sdk import (
     InvalidArgument,
     PermissionDenied,
     ResourceExhausted,
+    Retry,
     Unavailable,
     connect,
 )
-from memoryos_sdk.invocation import ATTEMPTS_MAX, delay_s
 
-from .conftest import Failure, Services, status_of
+from .conftest import SHORT, Failure, Services, status_of
 
 PATH = "/tenants/acme/memory/episodic"
 
@@ -33,11 +33,6 @@ def failing(code: grpc.StatusCode, *details: Any) -> Failure:
         await context.abort(code, "said so", status_of(code, "said so", *details))
 
     return fail
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memoryos_sdk.invocation.DELAY_S", 0.001)
 
 
 async def test_a_retry_is_the_same_request(client: Client, services: Services) -> None:
@@ -82,7 +77,7 @@ async def test_unavailable_gives_up_after_its_attempts(client: Client, services:
     services.failures = [failing(grpc.StatusCode.UNAVAILABLE)] * 50
     with pytest.raises(Unavailable):
         await client.memory.read(PATH)
-    assert len(services.requests) == ATTEMPTS_MAX
+    assert len(services.requests) == SHORT.attempts_max
 
 
 async def test_the_deadline_counts_all_attempts(client: Client, services: Services) -> None:
@@ -140,7 +135,7 @@ async def test_a_token_source_is_asked_for_every_attempt(address: str, services:
         return next(tokens)
 
     services.failures = [failing(grpc.StatusCode.UNAVAILABLE)]
-    async with connect(token=fresh, memoryfs=address) as client:
+    async with connect(token=fresh, memoryfs=address, retry=SHORT) as client:
         await client.memory.read(PATH)
     assert [m["authorization"] for m in services.metadata] == ["Bearer first", "Bearer second"]
 
@@ -171,14 +166,14 @@ async def test_a_service_whose_address_was_not_given_is_named() -> None:
             await client.tools.call("x")
 
 
-async def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_listens() -> None:
     async with connect(token="t", memoryfs="127.0.0.1:1", timeout_s=0.5) as client:
         with pytest.raises((Unavailable, DeadlineExceeded)):
             await client.memory.read(PATH)
 
 
-def test_pauses_grow_to_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memoryos_sdk.invocation.DELAY_S", 0.1)
+def test_pauses_grow_to_a_cap() -> None:
+    retry = Retry(first_pause_s=0.1, pause_s_max=2)
     for attempt in range(1, 50):
         full = min(2.0, 0.1 * 2 ** (attempt - 1))
-        assert full / 2 <= delay_s(attempt) <= full
+        assert full / 2 <= retry.pause_s(attempt) <= full

@@ -16,11 +16,6 @@ from .conftest import Services
 THINKING, SUCCEEDED = tasks_pb2.TASK_STATE_THINKING, tasks_pb2.TASK_STATE_SUCCEEDED
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memoryos_sdk.invocation.DELAY_S", 0.001)
-
-
 async def test_arguments_travel_exactly(client: Client, services: Services) -> None:
     call = await client.tools.call("refund", {"金额": 2**53 + 1, "b": None, "a": 0.1})
     assert call.state == "succeeded"

@@ -23,6 +23,7 @@ from memoryos_sdk.errors import (
     Unavailable,
     Unimplemented,
 )
+from memoryos_sdk.invocation import Retry
 
 __all__ = [
     "Aborted",
@@ -37,6 +38,7 @@ __all__ = [
     "NotFound",
     "PermissionDenied",
     "ResourceExhausted",
+    "Retry",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

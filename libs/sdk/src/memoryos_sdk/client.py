@@ -14,7 +14,7 @@ from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
 
 from memoryos_sdk.decisions import Decisions
-from memoryos_sdk.invocation import TIMEOUT_S, Channels, Invocation, TokenSource
+from memoryos_sdk.invocation import RETRY, TIMEOUT_S, Channels, Invocation, Retry, TokenSource
 from memoryos_sdk.memory import MemoryFS
 from memoryos_sdk.reviews import Reviews
 from memoryos_sdk.sessions import Sessions
@@ -41,6 +41,7 @@ def connect(
     harness: str = "",
     zone: tzinfo | None = None,
     timeout_s: float = TIMEOUT_S,
+    retry: Retry = RETRY,
     credentials: grpc.ChannelCredentials | None = None,
 ) -> Client:
     """Give a client of one caller; nothing is sent before its first call.
@@ -48,11 +49,11 @@ def connect(
     Addresses are host:port, and one that is not used may be left out: `mos up`
     keeps them in <data>/run/addresses.json, so `connect(token=…, **addresses)`.
     `zone` is the zone of bare dates (None: the machine's), `timeout_s` the
-    total deadline of a call, retries included. `token` may be a function that
+    total deadline of a call, retries (of UNAVAILABLE only) included. `token` may be a function that
     gives a fresh one. Without `credentials` the connection is in clear text.
     """
     addresses = Addresses(memoryfs=memoryfs, tool_gateway=tool_gateway, policy=policy, harness=harness)
-    return Client(addresses, Channels(credentials), Invocation(token, zone=zone, timeout_s=timeout_s))
+    return Client(addresses, Channels(credentials), Invocation(token, zone=zone, timeout_s=timeout_s, retry=retry))
 
 
 class Client:

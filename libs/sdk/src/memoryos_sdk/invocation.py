@@ -12,6 +12,7 @@ import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final
 
@@ -23,10 +24,23 @@ TokenSource = str | Callable[[], str | Awaitable[str]]
 """A bearer token, or a function (also async) that gives a fresh one for each call."""
 
 TIMEOUT_S: Final = 10.0
-ATTEMPTS_MAX: Final = 6
-"""With the delays below about 4 s: longer than a supervised restart."""
-DELAY_S: Final = 0.1
-DELAY_MAX_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often UNAVAILABLE is tried again: by default for about 4 s, longer than a supervised restart."""
+
+    attempts_max: int = 6
+    first_pause_s: float = 0.1
+    pause_s_max: float = 2.0
+
+    def pause_s(self, attempt: int) -> float:
+        """Give the pause after attempt `attempt` (from 1): doubling, capped, half of it random."""
+        full = min(self.pause_s_max, self.first_pause_s * 2.0 ** (attempt - 1))
+        return full / 2 + random.random() * full / 2  # noqa: S311 - jitter
+
+
+RETRY: Final = Retry()
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -40,12 +54,6 @@ CHANNEL_OPTIONS: Final = (
 def new_request_id() -> str:
     """Give a fresh request_id."""
     return f"req-{secrets.token_hex(16)}"
-
-
-def delay_s(attempt: int) -> float:
-    """Give the pause before attempt `attempt` + 1: doubling, capped, half of it random."""
-    full = min(DELAY_MAX_S, DELAY_S * 2.0 ** (attempt - 1))
-    return full / 2 + random.random() * full / 2  # noqa: S311 - jitter
 
 
 class Channels:
@@ -76,15 +84,16 @@ class Channels:
 class Invocation:
     """Makes calls for one caller."""
 
-    def __init__(self, token: TokenSource, *, zone: tzinfo | None, timeout_s: float) -> None:
+    def __init__(self, token: TokenSource, *, zone: tzinfo | None, timeout_s: float, retry: Retry) -> None:
         self._token = token
         self._timeout_s = timeout_s
+        self.retry = retry
         self.zone = zone
         """Zone of bare dates; None is the machine's own."""
 
     def as_caller(self, token: TokenSource) -> Invocation:
         """Give the same with another token."""
-        return Invocation(token, zone=self.zone, timeout_s=self._timeout_s)
+        return Invocation(token, zone=self.zone, timeout_s=self._timeout_s, retry=self.retry)
 
     async def unary(self, method: Any, request: Any, *, timeout_s: float | None = None) -> Any:
         """Give the answer of a unary method within one total deadline.
@@ -92,7 +101,7 @@ class Invocation:
         Only UNAVAILABLE is tried again. Raises CallError's subclasses.
         """
         deadline = time.monotonic() + (timeout_s or self._timeout_s)
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        for attempt in range(1, self.retry.attempts_max + 1):
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 raise DeadlineExceeded("the deadline has passed before an answer came")
@@ -100,9 +109,9 @@ class Invocation:
                 return await method(request, timeout=remaining_s, metadata=await self.metadata())
             except grpc.aio.AioRpcError as failure:
                 error = from_rpc(failure)
-            pause_s = max(delay_s(attempt), error.retry_after_s or 0.0)
+            pause_s = max(self.retry.pause_s(attempt), error.retry_after_s or 0.0)
             out_of_time = time.monotonic() + pause_s >= deadline
-            if not isinstance(error, Unavailable) or attempt == ATTEMPTS_MAX or out_of_time:
+            if not isinstance(error, Unavailable) or attempt == self.retry.attempts_max or out_of_time:
                 raise error
             await asyncio.sleep(pause_s)
         raise AssertionError("unreachable")

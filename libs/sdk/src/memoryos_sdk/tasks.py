@@ -13,7 +13,7 @@ from memoryos.harness.v1 import tasks_pb2
 
 from memoryos_sdk.entries import json_value
 from memoryos_sdk.errors import DeadlineExceeded, Unavailable
-from memoryos_sdk.invocation import ATTEMPTS_MAX, Invocation, delay_s, new_request_id
+from memoryos_sdk.invocation import Invocation, new_request_id
 from memoryos_sdk.names import word
 from memoryos_sdk.paging import Pager
 from memoryos_sdk.times import moment
@@ -125,7 +125,7 @@ class Tasks:
         A lost connection is taken up again after the last event; Unavailable
         only when the service stays away for several attempts in a row.
         """
-        failures = 0
+        retry, failures = self._invocation.retry, 0
         while True:
             request = tasks_pb2.WatchTaskRequest(id=id, after_sequence=after_sequence)
             try:
@@ -142,10 +142,10 @@ class Tasks:
                 if (await self.get(id)).ended and failures:
                     return
             except Unavailable:
-                if failures + 1 >= ATTEMPTS_MAX:
+                if failures + 1 >= retry.attempts_max:
                     raise
             failures += 1
-            await asyncio.sleep(delay_s(min(failures, ATTEMPTS_MAX)))
+            await asyncio.sleep(retry.pause_s(min(failures, retry.attempts_max)))
 
     async def wait(self, id: str, *, timeout_s: float = 300.0) -> Task:
         """Give the task when it has ended; DeadlineExceeded after `timeout_s`, which changes nothing."""

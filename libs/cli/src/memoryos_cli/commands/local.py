@@ -49,7 +49,11 @@ async def up(
     caller: Caller,
     detach: Annotated[bool, typer.Option("--detach", help="Return once everything serves.")] = False,
     dsn: Annotated[
-        str, typer.Option("--dsn", help="Administrator's DSN of your own PostgreSQL instead of the embedded one.")
+        str,
+        typer.Option(
+            "--dsn",
+            help="Administrator's DSN of your own PostgreSQL instead of the embedded one; passfile=… keeps its password out of sight.",
+        ),
     ] = "",
     dev_issuer: Annotated[
         bool, typer.Option("--dev-issuer", help="Trust tokens of `mos token` also with --dsn.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 from memoryos_postgres import roles
@@ -27,7 +27,7 @@ class ExternalDatabase:
 
     host: str
     port: int
-    admin_dsn: str
+    admin_dsn: str = field(repr=False)
 
     @classmethod
     def parse(cls, dsn: str) -> ExternalDatabase:

@@ -22,7 +22,7 @@ class LeftoverProcess(RuntimeError):
     """A process of an earlier run does not end; the message names it."""
 
 
-async def settle(status_file: Path, postgres_dir: Path | None) -> None:
+async def settle(status_file: Path, postgres_dir: Path | None, *, wait_s: float = CHILDREN_WAIT_S) -> None:
     """Return when nothing of an earlier run lives: wait for what is ending, kill what does not end.
 
     Call it while holding the folder's lock. A status file of another boot or of
@@ -30,11 +30,11 @@ async def settle(status_file: Path, postgres_dir: Path | None) -> None:
     """
     status = read_json(status_file)
     children = [(int(child["pid"]), child["ticks"]) for child in _children(status) if child["name"] != "postgres"]
-    left = await wait_gone(children, CHILDREN_WAIT_S)
+    left = await wait_gone(children, wait_s)
     for pid, ticks in children:
         if pid in left:
             kill_if_same(pid, ticks, signal.SIGKILL)
-    left = await wait_gone(children, CHILDREN_WAIT_S)
+    left = await wait_gone(children, wait_s)
     if left:
         raise LeftoverProcess(f"process {left[0]} of an earlier run does not end")
     if postgres_dir is not None:
