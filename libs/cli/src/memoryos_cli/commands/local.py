@@ -52,7 +52,7 @@ async def up(
         str,
         typer.Option(
             "--dsn",
-            help="Administrator's DSN of your own PostgreSQL instead of the embedded one; passfile=… keeps its password out of sight.",
+            help="Administrator's DSN of your own PostgreSQL, passfile=… for its password; none: the embedded one.",
         ),
     ] = "",
     dev_issuer: Annotated[
