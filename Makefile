@@ -76,8 +76,8 @@ check: setup ## Format, lint, types, import contracts, protos, policies, referen
 	$(BIN)/python scripts/generate_reference.py --check
 	$(BIN)/pytest -q tests/tidy
 
-bench: setup ## Measure against the raw engines.
-	$(BIN)/python scripts/bench.py
+bench: setup ## Measure against the raw engines: make bench [ARGS="--quick"].
+	$(BIN)/python -m bench.run $(ARGS)
 
 eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=pgvector] [OUT=dir].
 	$(BIN)/python -m evals.recall $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
