@@ -177,7 +177,7 @@ async def test_the_largest_tokens_always_fit(site, review_server, keys):
     token = keys.token(identity)
     assert 7_500 < len(token) <= 8_192
     service = keys.signer(keys.gateway).service("policy")
-    metadata = (("authorization", f"Bearer {token}"), ("x-memoryos-service-token", service), ("x-other", "y" * 7_000))
+    metadata = (("authorization", f"Bearer {token}"), ("x-memoryos-service-token", service), ("x-other", "y" * 13_500))
     stub = reviews_pb2_grpc.ReviewsStub(site.bare_channel(review_server))
     for _ in range(30):
         await stub.ListReviews(reviews_pb2.ListReviewsRequest(), metadata=metadata)

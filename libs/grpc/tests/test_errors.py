@@ -8,6 +8,7 @@ import logging
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos_core.errors import (
     AuditUnavailable,
@@ -170,10 +171,12 @@ async def test_a_denial_is_recorded_though_its_caller_hangs_up(site, memory_serv
         done.set()
 
     site.audit.denied = slow
-    stub = memoryfs_pb2_grpc.MemoryFSStub(site.bare_channel(memory_server))
-    call = stub.Get(memoryfs_pb2.GetRequest(id=MEM))
+    channel = site.bare_channel(memory_server)
+    call = memoryfs_pb2_grpc.MemoryFSStub(channel).Get(memoryfs_pb2.GetRequest(id=MEM))
     await asyncio.wait_for(asked.wait(), 5)
     call.cancel()
+    for _ in range(3):  # on the same connection, so the server has seen the cancellation before
+        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
     go_on.set()
     await asyncio.wait_for(done.wait(), 5)
     assert site.audit.denials[0][0] is DenialKind.AUTH_FAILED

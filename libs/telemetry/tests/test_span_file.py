@@ -154,6 +154,16 @@ def test_a_full_disk_costs_spans_not_calls(telemetry):
     assert {line.name for line in all_lines(telemetry.span_file.path.parent)} == {"kept"}
 
 
+def test_a_short_write_costs_its_own_line_only(telemetry):
+    file = telemetry.span_file
+    os.write(file._fd, b'{"trace_id":"4bf92')  # what a short write leaves behind
+    file._torn = True
+    for name in ("next", "after"):
+        with telemetry.tracer("t").span(name):
+            pass
+    assert [line.name for line in all_lines(file.path.parent)] == ["next", "after"]
+
+
 def test_after_shutdown_spans_are_dropped(telemetry):
     telemetry.shutdown()
     with telemetry.tracer("t").span("late"):

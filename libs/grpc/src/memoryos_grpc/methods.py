@@ -52,7 +52,7 @@ METHOD_RULES: Final[dict[str, MethodRule]] = {
     "/memoryos.toolgateway.v1.ToolGateway/GetSkill": MethodRule(_WORK, safe=True),
     # Never retried below its caller: only the holder of the request_id knows what it asks (I5).
     "/memoryos.toolgateway.v1.ToolGateway/CallSkill": MethodRule(_WORK),
-    "/memoryos.toolgateway.v1.ToolGateway/GetCall": MethodRule(_WORK, safe=True),
+    "/memoryos.toolgateway.v1.ToolGateway/GetCall": MethodRule(_WORK | {"auditor"}, safe=True),
     "/memoryos.harness.v1.Sessions/CreateSession": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Sessions/GetSession": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Sessions/AppendMessages": MethodRule(_WORK, safe=True),

@@ -79,8 +79,8 @@ class ServiceChannel(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no typ
 
     def stream_unary(self, method: str, *args: Any, **options: Any) -> Any:
         """Refuse: no service of ours takes a stream."""
-        raise NotImplementedError(method)
+        raise TypeError(f"{method} would stream to the server; no service of ours takes that")
 
     def stream_stream(self, method: str, *args: Any, **options: Any) -> Any:
         """Refuse: no service of ours takes a stream."""
-        raise NotImplementedError(method)
+        raise TypeError(f"{method} would stream to the server; no service of ours takes that")
