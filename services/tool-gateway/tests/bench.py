@@ -67,6 +67,7 @@ def demo_skills() -> list[dict[str, Any]]:
     return [
         skill_document("mes.takt_time", "ok", "read", permissions=["readonly"]),
         skill_document("crm.customer", "gate", "read", timeout_s=10),
+        skill_document("ticket.get", "status-403", "read"),
         skill_document("memory.write", "ok", "idempotent", timeout_s=0.5, attempts=1),
         ticket | {"resource": {"type": "ticket", "id": "/ticket_id", "lookup": lookup}},
         refund | {"resource": {"type": "order", "id": "/name"}},

@@ -23,7 +23,7 @@ _TENANTS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def migration_schemas() -> tuple[str, ...]:
-    return ("core", "policy", "toolgateway")
+    return ("core", "memoryfs", "policy", "toolgateway")
 
 
 @pytest.fixture(scope="session")
