@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+import grpc
 import pytest
 from memoryos.harness.v1 import tasks_pb2
 from memoryos_postgres import roles
@@ -97,6 +98,55 @@ async def test_a_worker_restarted_under_the_same_name_waits_for_the_lease(world)
     await world.worker_process(name="same")
     await check_ended_once(world, user, task.id)
     assert (await user.get(task.id)).attempt == 2
+
+
+async def test_a_worker_that_is_gone_is_not_waited_for(world) -> None:
+    user = world.client()
+    task = await user.submit("use:mes__takt A")
+    await world.died(await world.worker_process(crash_point="harness.step.after_effect:3", lease_s=300))
+    async with world.worker(lease_s=300):
+        await check_ended_once(world, user, task.id)
+    assert (await user.get(task.id)).attempt == 2
+
+
+async def test_a_worker_that_lives_is_left_its_tasks(world) -> None:
+    world.tools.hold = asyncio.Event()
+    user = world.client()
+    task = await user.submit("use:mes__takt A")
+    await world.worker_process(lease_s=300)
+    await eventually(lambda: _async(world.tools.effects))
+    async with world.worker(lease_s=300):
+        other = await user.submit("hello", "plain")
+        await user.ended(other.id)
+        assert (await user.get(task.id)).lease_epoch == 1
+        world.tools.hold.set()
+        await check_ended_once(world, user, task.id)
+    assert (await user.get(task.id)).lease_epoch == 1
+
+
+async def test_all_connections_break_and_every_task_still_ends_once(world) -> None:
+    user = world.client()
+    await user.start_session()
+    first = await world.worker_process()
+    tasks = [await user.submit("use:mes__takt A", "short") for _ in range(5)]
+    async with await AsyncConnection.connect(world.database.admin_dsn, autocommit=True) as admin:
+        for _ in range(3):
+            await user.until(tasks[-1].id, lambda t: t.step_count > 0)
+            await admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE usename = 'memoryos_harness' AND datname = current_database()"
+            )
+
+    async def all_ended() -> bool:
+        try:
+            return all([(await user.get(task.id)).state in ENDED for task in tasks])
+        except grpc.aio.AioRpcError:
+            return False
+
+    await eventually(all_ended, 40)
+    assert {(await user.get(task.id)).state for task in tasks} == {tasks_pb2.TASK_STATE_SUCCEEDED}
+    assert world.tools.effects == {"mes.takt": 5}
+    assert first.returncode is None
 
 
 async def test_all_workers_die_and_a_task_queued_meanwhile_is_run(world) -> None:

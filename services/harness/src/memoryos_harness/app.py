@@ -30,6 +30,7 @@ from memoryos_harness.adapters.page_keys import TenantPageKeys
 from memoryos_harness.adapters.postgres_due import PostgresDue
 from memoryos_harness.adapters.postgres_journal import PostgresJournal
 from memoryos_harness.adapters.postgres_news import PostgresNews
+from memoryos_harness.adapters.postgres_presence import PostgresPresence
 from memoryos_harness.adapters.postgres_sessions import PostgresSessions
 from memoryos_harness.adapters.postgres_tasks import PostgresTasks
 from memoryos_harness.adapters.procrastinate_queue import ProcrastinateWakeUps
@@ -112,6 +113,8 @@ async def work(config: Config, stop: asyncio.Event) -> None:
         async def on_wake_up(tenant: str, task_id: str) -> None:
             await run_task(ports, settings, tenant, task_id, stop)
 
+        presence = PostgresPresence(config[PostgresSection].dsn(roles.HARNESS))
+        await stack.enter_async_context(presence.shown(settings.holder))
         sweeping = asyncio.create_task(sweep_until(PostgresDue(database), sweep_settings(section), stop))
         try:
             queue = ProcrastinateWakeUps(config[PostgresSection], section, name=settings.holder)

@@ -19,7 +19,10 @@ class HarnessSection(Section):
     )
     concurrency: int = Field(default=8, ge=1, le=256, description="Tasks that one worker process runs at once.")
     lease_s: float = Field(
-        default=300.0, gt=0, le=3600, description="A task is taken over when its worker was silent for so long."
+        default=300.0,
+        gt=0,
+        le=3600,
+        description="A task is taken over when its worker is gone, or lives but was silent for so long.",
     )
     heartbeat_s: float = Field(
         default=5.0, gt=0, le=600, description="How often a worker renews its leases and looks for a cancel."

@@ -151,7 +151,8 @@ class TaskJournal(Protocol):
     async def claim(self, tenant: str, task_id: str, *, holder: str, lease_s: float) -> Claim | None:
         """Take a task that nobody holds, by compare-and-set on the database's clock; None when there is none.
 
-        The epoch grows by one. A lease that ran out counts as an attempt.
+        The epoch grows by one. A lease that ran out, or whose worker is gone,
+        counts as an attempt.
         """
 
     async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
@@ -200,11 +201,23 @@ class DueTasks(Protocol):
     async def wake_due(self, *, limit: int, quiet_s: float) -> int:
         """Wake workers for tasks that are due, each at most once in `quiet_s`; give how many.
 
-        Safe when two do it at once.
+        Tasks of workers that are gone are due at once. Safe when two do it at
+        the same time.
         """
 
     async def clear_lost_jobs(self, *, silent_s: float) -> int:
         """Drop queue jobs of workers that are gone; give how many. Tasks do not depend on them."""
+
+
+class Presence(Protocol):
+    """Shows others that a worker lives, so that they need not wait for its leases when it does not."""
+
+    def shown(self, holder: str) -> AbstractAsyncContextManager[None]:
+        """Show that the worker `holder` lives while the context is open, at latest when it is entered.
+
+        It ends with the process, however that dies. A worker that is taken for
+        gone by mistake loses its tasks to others; its writes are fenced.
+        """
 
 
 OnWakeUp = Callable[[str, str], Awaitable[None]]

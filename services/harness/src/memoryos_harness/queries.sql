@@ -57,8 +57,10 @@ FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 
 -- name: claim_task
--- The compare-and-set that makes one worker the holder. A lease found expired is
--- an attempt that died; the first claim and the one after FAILED start one.
+-- The compare-and-set that makes one worker the holder: of a task that nobody
+-- holds, whose lease ran out, or whose worker is gone (its session lock is free).
+-- The last two are attempts that died; the first claim and the one after FAILED
+-- start one.
 UPDATE harness.tasks
 SET lease_epoch = lease_epoch + 1,
     lease_holder = %(holder)s,
@@ -68,7 +70,8 @@ SET lease_epoch = lease_epoch + 1,
     update_time = clock_timestamp()
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
     AND end_time IS NULL
-    AND (lease_holder IS NULL OR lease_expire_time <= clock_timestamp())
+    AND (lease_holder IS NULL OR lease_expire_time <= clock_timestamp()
+        OR pg_try_advisory_xact_lock_shared(harness.presence_key(lease_holder)))
 RETURNING lease_epoch, state, session_id, question_sequence, sealed_agent, sealed_grant, sealed_input, attempt,
     stalled_attempts, step_count, token_count, call_count, traceparent,
     extract(epoch FROM deadline_time - COALESCE(park_time, clock_timestamp()))::float8 AS seconds_left,
@@ -205,14 +208,23 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task
 SELECT user_id FROM harness.due_tasks WHERE tenant = %(tenant)s AND task_id = %(task_id)s
 
 -- name: set_due
-INSERT INTO harness.due_tasks (tenant, task_id, user_id, due_time, quiet_until)
+INSERT INTO harness.due_tasks (tenant, task_id, user_id, due_time, quiet_until, holder)
 VALUES (core.tenant(), %(task_id)s, core.user_name(), clock_timestamp() + make_interval(secs => %(after_s)s),
-    clock_timestamp() + make_interval(secs => %(after_s)s + %(quiet_s)s))
+    clock_timestamp() + make_interval(secs => %(after_s)s + %(quiet_s)s), %(holder)s)
 ON CONFLICT (tenant, task_id) DO UPDATE
-SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until
+SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until, holder = EXCLUDED.holder
 
 -- name: clear_due
 DELETE FROM harness.due_tasks WHERE tenant = core.tenant() AND task_id = %(task_id)s
+
+-- name: show_presence
+SELECT pg_advisory_lock(harness.presence_key(%(holder)s))
+
+-- name: due_of_gone_workers
+-- The lock of a worker that lives cannot be had; of one that is gone it can.
+UPDATE harness.due_tasks
+SET due_time = clock_timestamp(), quiet_until = clock_timestamp(), holder = NULL
+WHERE holder IS NOT NULL AND pg_try_advisory_xact_lock_shared(harness.presence_key(holder))
 
 -- name: wake_due
 -- Whoever locks a row first sends its wake-up; the other sweeper passes over it.

@@ -16,6 +16,8 @@ class PostgresDue:
     async def wake_due(self, *, limit: int, quiet_s: float) -> int:
         """See `DueTasks.wake_due`."""
         async with self._database.unscoped() as tx:
+            await tx.execute(QUERIES["due_of_gone_workers"])
+        async with self._database.unscoped() as tx:
             rows = await tx.fetch_all(QUERIES["wake_due"], {"limit": limit, "quiet_s": quiet_s})
             for row in rows:
                 job = {"queue": QUEUE, "task_name": JOB, "after_s": 0.0}

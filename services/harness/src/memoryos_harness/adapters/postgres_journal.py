@@ -56,7 +56,7 @@ class PostgresJournal:
             if row is None:
                 return None
             lease = Lease(tenant=tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
-            tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0})
+            tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0, "holder": holder})
             steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
             return await self._read_claim(tx, scope, lease, row, steps)
 
@@ -68,7 +68,8 @@ class PostgresJournal:
             )
             if state is None:
                 raise LeaseLost
-            tx.defer(QUERIES["set_due"], {"task_id": lease.task_id, "after_s": lease_s, "quiet_s": 0.0})
+            due = {"task_id": lease.task_id, "after_s": lease_s, "quiet_s": 0.0, "holder": lease.holder}
+            tx.defer(QUERIES["set_due"], due)
             return TaskState(state)
 
     async def begin(self, lease: Lease, *, kind: StepKind, target: str, given: JsonValue) -> Step:

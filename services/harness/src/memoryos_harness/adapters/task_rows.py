@@ -47,7 +47,9 @@ def add_event(tx: Tx, scope: Scope, task_id: str, sequence: int, state: TaskStat
 
 def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
     """Set when the task is due and defer the queue job that wakes a worker then, in this transaction."""
-    tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": wake_up.after_s, "quiet_s": wake_up.quiet_s})
+    tx.defer(
+        QUERIES["set_due"], {"task_id": task_id, "after_s": wake_up.after_s, "quiet_s": wake_up.quiet_s, "holder": None}
+    )
     job = {"queue": QUEUE, "task_name": JOB, "tenant": scope.tenant, "task_id": task_id, "after_s": wake_up.after_s}
     tx.defer(QUERIES["defer_job"], job)
 
