@@ -27,6 +27,20 @@ SELECT memoryfs.reader_ids() AS reader_ids,
         WHERE tenant = %(tenant)s AND embed_state = 2 AND state = 2 AND path_id IN (SELECT id FROM places)
     ) AS pending;
 
+-- name: insert_item
+INSERT INTO memoryfs.items (
+    tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin,
+    confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier, revision,
+    etag, derived_from, superseded_by, embedding_model, embed_state, actor, cause, trace_id
+)
+VALUES (
+    %(tenant)s, %(id)s, %(path_id)s, %(sealed)b, %(event_key_hash)b, %(tags)s::text[], %(owner)s, %(user_label)s,
+    %(acl)s::int4[], %(sensitivity)s, %(trust)s, %(origin)s, %(confidence)s, %(importance)s, %(state)s,
+    %(valid_from)s, %(valid_to)s, %(create_time)s, %(update_time)s, %(expire_time)s, %(tier)s, %(revision)s,
+    %(etag)s, %(derived_from)s::text[], %(superseded_by)s, %(embedding_model)s, %(embed_state)s,
+    %(actor)s, %(cause)s, %(trace_id)s
+);
+
 -- name: insert_items
 INSERT INTO memoryfs.items (
     tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin,

@@ -48,10 +48,11 @@ class Names:
         self._numbers: _Recent[tuple[str, str], int] = _Recent()
         self._names: _Recent[tuple[str, int], str] = _Recent()
         self._paths: _Recent[tuple[str, bytes], int] = _Recent()
+        self._places: _Recent[tuple[str, str], bool] = _Recent()
 
-    def known(self, tenant: str, names: Iterable[str], path_key: bytes) -> bool:
-        """Tell whether the path and all principals have a cached number."""
-        return self._paths.get((tenant, path_key)) is not None and all(
+    def known(self, tenant: str, names: Iterable[str], place: str) -> bool:
+        """Tell whether the path (as text) and all principals have a cached number."""
+        return self._places.get((tenant, place)) is not None and all(
             self._numbers.get((tenant, name)) is not None for name in names
         )
 
@@ -65,8 +66,9 @@ class Names:
             self._keep_path(tx, tenant, key, number)
         return number
 
-    async def intern(self, tx: Tx, tenant: str, names: Sequence[str], path_key: bytes) -> None:
+    async def intern(self, tx: Tx, tenant: str, names: Sequence[str], path_key: bytes, place: str) -> None:
         """Make the rows that are missing; their numbers are cached once `tx` has committed."""
+        tx.on_commit(lambda: self._places.put((tenant, place), True))
         missing = sorted(name for name in set(names) if self._numbers.get((tenant, name)) is None)
         if missing:
             await tx.execute(_QUERIES["intern_principals"], {"tenant": tenant, "names": missing})

@@ -42,13 +42,14 @@ class PgStorage:
         self._shared = shared
 
     async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str]) -> None:
-        """See `Storage.prepare`; without anything new it asks nothing of the database but a key per minute."""
+        """See `Storage.prepare`; without anything new it does not ask the database."""
         names = (access.owner_of(scope), *readers)
+        place = str(path)
+        if self._shared.names.known(scope.tenant, names, place):
+            return
         async with self._database.scoped(scope) as tx:
             keys = await self._shared.keyring.tenant_keys(tx, scope.tenant)
-            key = path_key(keys.tokens, path)
-            if not self._shared.names.known(scope.tenant, names, key):
-                await self._shared.names.intern(tx, scope.tenant, names, key)
+            await self._shared.names.intern(tx, scope.tenant, names, path_key(keys.tokens, path), place)
 
     async def page_secret(self, scope: Scope) -> bytes:
         """See `Storage.page_secret`."""

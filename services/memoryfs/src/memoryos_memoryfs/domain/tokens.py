@@ -18,6 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 import Stemmer
@@ -28,6 +29,7 @@ DISTINCT_MAX: Final = 65_536
 """Distinct tokens kept of a text; more than 100 kB of words have, so that the end of a large text is found too."""
 QUERY_DISTINCT_MAX: Final = 256
 """Distinct tokens of a query. With the 8 rarest, long questions lose .03 R@5; beyond 64 nothing is gained."""
+_CACHED_CHARS_MAX: Final = 32
 TOKEN_CHARS_MAX: Final = 128
 """Longer words and identifiers (base64, hashes) are cut to this."""
 COUNT_MAX: Final = 32_767
@@ -64,15 +66,14 @@ def query_tokens(text: str) -> Mapping[str, int]:
 
 
 def _count(text: str, distinct_max: int) -> Mapping[str, int]:
-    stops: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
+    stops: list[str] = []
+    kept: list[str] = []
     for token, stop in _tokens(fold(text[:CHARS_MAX])):
-        chosen = stops if stop else kept
-        if token in chosen:
-            chosen[token] = min(chosen[token] + 1, COUNT_MAX)
-        elif len(chosen) < distinct_max:
-            chosen[token] = 1
-    return kept or stops
+        (stops if stop else kept).append(token)
+    counts = Counter(kept or stops)
+    if len(counts) > distinct_max or counts.total() > COUNT_MAX:
+        return {token: min(count, COUNT_MAX) for token, count in islice(counts.items(), distinct_max)}
+    return counts
 
 
 def fold(text: str) -> str:
@@ -98,17 +99,27 @@ def _without_accent(char: str) -> str:
 
 def _tokens(folded: str) -> Iterator[tuple[str, bool]]:
     """Give each token, and whether it is a stop word."""
-    for match in _JOINED.finditer(folded):
-        whole = match[0]
-        if _SPACELESS_RUN.match(whole):
+    for whole in _JOINED.findall(folded):
+        if len(whole) <= _CACHED_CHARS_MAX and whole.isascii():
+            yield from _known_word(whole)
+        elif _SPACELESS_RUN.match(whole):
             yield from ((pair, False) for pair in _pairs(whole))
-            continue
-        whole = _POSSESSIVE.sub("", whole)
-        parts = _PARTS.findall(whole)
-        if len(parts) > 1 and any(char.isdigit() for char in whole):
-            yield whole[:TOKEN_CHARS_MAX], False
-        for part in parts:
-            yield _stem(part[:TOKEN_CHARS_MAX]), part in STOP_WORDS
+        else:
+            yield from _word(whole)
+
+
+def _word(whole: str) -> tuple[tuple[str, bool], ...]:
+    """Give the tokens of a run without spaces: itself if it is an identifier, and its parts."""
+    whole = _POSSESSIVE.sub("", whole)
+    parts = _PARTS.findall(whole)
+    found = [(_stem(part[:TOKEN_CHARS_MAX]), part in STOP_WORDS) for part in parts]
+    if len(parts) > 1 and any(char.isdigit() for char in whole):
+        found.insert(0, (whole[:TOKEN_CHARS_MAX], False))
+    return tuple(found)
+
+
+_known_word: Final = lru_cache(maxsize=32_768)(_word)
+"""The words of a language come again and again: this is half of the cost of a write."""
 
 
 def _pairs(run: str) -> Iterator[str]:
