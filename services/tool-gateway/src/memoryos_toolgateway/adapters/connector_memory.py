@@ -7,6 +7,7 @@ caller had asked it directly.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 
 import grpc
@@ -25,6 +26,7 @@ from memoryos_toolgateway.domain.skill import BuiltinConnector, Operation, Skill
 from memoryos_toolgateway.errors import ArgumentsInvalid
 from memoryos_toolgateway.ports import Attempt
 
+_log = logging.getLogger(__name__)
 PLACES_MAX: Final = 8
 """Default places that one memory.read looks in."""
 TOP_K_DEFAULT: Final = 10
@@ -74,8 +76,10 @@ class MemoryConnector:
             else:
                 value = await self._write(caller_scope(), attempt)
         except grpc.aio.AioRpcError as error:
+            _log.info("memory did not answer", extra={"call_id": attempt.call_id, "code": error.code().name})
             return _failure(error)
-        except (DeadlineExceeded, MemoryOSError, ValueError, TypeError):
+        except (DeadlineExceeded, MemoryOSError, ValueError, TypeError) as error:
+            _log.warning("memory not asked", extra={"call_id": attempt.call_id, "error_type": type(error).__name__})
             return Outcome(kind=OutcomeKind.UNKNOWN, error_code=messages.UNKNOWN_CODE, agent_message=messages.UNKNOWN)
         result = result_json(canonical_json(value), attempt.skill, attempt.arguments)
         return Outcome(kind=OutcomeKind.SUCCEEDED, result=result)
