@@ -25,9 +25,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent."""
     ERROR_REASON_TOKEN_MISSING: _ErrorReason.ValueType  # 1
-    """No bearer token, or more than one. Example: metadata without authorization."""
+    """No bearer token. Example: metadata without authorization."""
     ERROR_REASON_TOKEN_INVALID: _ErrorReason.ValueType  # 2
-    """The token does not verify: signature, algorithm, issuer or form."""
+    """The token does not verify: signature, algorithm, issuer or form; or there are several."""
     ERROR_REASON_TOKEN_EXPIRED: _ErrorReason.ValueType  # 3
     """The token is past its expiry or not valid yet."""
     ERROR_REASON_TOKEN_AUDIENCE: _ErrorReason.ValueType  # 4
@@ -65,9 +65,9 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_TOKEN_MISSING: ErrorReason.ValueType  # 1
-"""No bearer token, or more than one. Example: metadata without authorization."""
+"""No bearer token. Example: metadata without authorization."""
 ERROR_REASON_TOKEN_INVALID: ErrorReason.ValueType  # 2
-"""The token does not verify: signature, algorithm, issuer or form."""
+"""The token does not verify: signature, algorithm, issuer or form; or there are several."""
 ERROR_REASON_TOKEN_EXPIRED: ErrorReason.ValueType  # 3
 """The token is past its expiry or not valid yet."""
 ERROR_REASON_TOKEN_AUDIENCE: ErrorReason.ValueType  # 4
