@@ -146,9 +146,9 @@ class CallSkill:
                 verdict = None
             elif call.state is not CallState.DISPATCHED or loop.time() > until:
                 return call
-            else:
-                await asyncio.sleep(min(pause_s, max(until - loop.time(), 0)))
-                pause_s = min(pause_s * 2, POLL_S_MAX)
+            # Another caller has it, or took the step before this one did.
+            await asyncio.sleep(min(pause_s, max(until - loop.time(), 0)))
+            pause_s = min(pause_s * 2, POLL_S_MAX)
             call = await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch) or call
             if loop.time() > until:
                 return call
