@@ -1,9 +1,11 @@
 """I1: the transaction's scope is what the tables obey, and it does not outlive the transaction."""
 
+from dataclasses import replace
+
 import pytest
 from memoryos_postgres import roles
 from memoryos_postgres.database import array_literal
-from memoryos_postgres.errors import AccessRefused, ScopeMissing
+from memoryos_postgres.errors import AccessRefused, DatabaseFault, ScopeMissing
 from memoryos_testing.scopes import scope_of
 
 KEY = "INSERT INTO core.data_keys (tenant, key_id, subject_hmac, wrapped, epoch_id) VALUES (%s, %s, %s, 'x', 'e')"
@@ -62,6 +64,39 @@ async def test_an_empty_tenant_is_an_error_not_a_wildcard(database_factory):
     db = await database_factory(roles.MEMORYFS)
     with pytest.raises(ScopeMissing):
         async with db.tenant("") as tx:
+            await tx.fetch_all("SELECT * FROM core.data_keys")
+
+
+@pytest.mark.parametrize(
+    "tenant",
+    [
+        "acme' OR '1'='1",
+        "acme'); DELETE FROM core.data_keys; --",
+        "a\\'b",
+        "a\\",
+        "$$x$$",
+        "%s",
+        "%(a)s",
+        ";COMMIT;",
+        "\u2028",
+    ],
+)
+async def test_a_hostile_tenant_is_a_tenant_of_that_name(database_factory, tenant):
+    db = await database_factory(roles.MEMORYFS)
+    await _one_key_each(db, "acme", tenant)
+    for name in ("acme", tenant):
+        async with db.tenant(name) as tx:
+            assert [row["tenant"] for row in await tx.fetch_all("SELECT * FROM core.data_keys")] == [name]
+        async with db.scoped(replace(scope_of("acme"), tenant=name)) as tx:
+            tx.defer("UPDATE core.idempotency SET response = %s WHERE tenant = %s", (b"'\\%s", name))
+            assert await tx.fetch_value("SELECT core.tenant()") == name
+
+
+async def test_a_tenant_with_nul_is_not_cut_short(database_factory):
+    db = await database_factory(roles.MEMORYFS)
+    await _one_key_each(db, "acme")
+    with pytest.raises(DatabaseFault):
+        async with db.tenant("acme\0x") as tx:
             await tx.fetch_all("SELECT * FROM core.data_keys")
 
 

@@ -199,7 +199,7 @@ async def test_a_statement_over_time_is_deadline_exceeded(database):
 
 
 async def test_a_transaction_that_falls_asleep_gives_up_its_locks(database):
-    section = database.section.model_copy(update={"transaction_timeout_s": 0.05})
+    section = database.section.model_copy(update={"idle_in_transaction_timeout_s": 0.05})
 
     async def sleep_inside(db):
         async with db.tenant("acme") as tx:

@@ -72,12 +72,12 @@ async def _ensure_database(admin: AsyncConnection, database: str) -> None:
 
 async def create_database(admin: AsyncConnection, database: str, *, template: str) -> None:
     """Create `database`, owned by memoryos_owner, UTF-8; byte order from template0, else as the template has it."""
-    locale = sql.SQL("")
+    form = sql.SQL("STRATEGY FILE_COPY")
     if template == "template0" and admin.info.server_version >= _BUILTIN_LOCALE_VERSION:
         # Independent of the operating system: an update of its library cannot break an index.
-        locale = sql.SQL("ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'")
+        form = sql.SQL("ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'")
     elif template == "template0":
-        locale = sql.SQL("ENCODING 'UTF8' LOCALE 'C'")
+        form = sql.SQL("ENCODING 'UTF8' LOCALE 'C'")
     owner = sql.Identifier(roles.OWNER)
     if not await _may_give_away(admin):
         # A managed server's administrator is no superuser and must be a member of the owner to be.
@@ -85,7 +85,7 @@ async def create_database(admin: AsyncConnection, database: str, *, template: st
     try:
         await admin.execute(
             sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {} {}").format(
-                sql.Identifier(database), owner, sql.Identifier(template), locale
+                sql.Identifier(database), owner, sql.Identifier(template), form
             )
         )
     except psycopg.errors.DuplicateDatabase:

@@ -25,9 +25,8 @@ class PostgresSection(Section):
     acquire_timeout_s: float = Field(default=5.0, gt=0, le=60)
     # Above the longest deadline of a call, so that only a forgotten statement meets it.
     statement_timeout_s: float = Field(default=30.0, gt=0, le=3600)
-    # How long a process that stops in the middle of a transaction holds its locks; 0 = no limit. PostgreSQL 17 and
-    # newer. (Its idle-in-transaction timeout does not start after a pipeline: psycopg sends Flush behind Sync.)
-    transaction_timeout_s: float = Field(default=60.0, ge=0, le=86400)
+    # How long a process that stops in the middle of a transaction holds its locks.
+    idle_in_transaction_timeout_s: float = Field(default=30.0, gt=0, le=3600)
 
     def dsn(self, role: str) -> str:
         """Connection string of `role`; it holds the password, so it is a secret."""

@@ -13,7 +13,7 @@ and the SQL functions raise on empty as on unset.
 import asyncio
 import select
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
@@ -26,15 +26,9 @@ from psycopg_pool import AsyncConnectionPool
 
 from memoryos_postgres.config import PostgresSection
 from memoryos_postgres.errors import translated
-from memoryos_postgres.transaction import Row, Statement, Tx
+from memoryos_postgres.transaction import Row, Tx
 
-_SET_TENANT: Final = "SELECT set_config('memoryos.tenant', %s, true)"
-_SET_SCOPE: Final = (
-    "SELECT set_config('memoryos.tenant', %s, true), set_config('memoryos.principals', %s, true),"
-    " set_config('memoryos.user', %s, true), set_config('memoryos.clearance', %s, true)"
-)
 _ROLLBACK_TIMEOUT_S: Final = 2.0
-_TRANSACTION_TIMEOUT_VERSION: Final = 170000
 
 
 class Database:
@@ -42,9 +36,9 @@ class Database:
 
     def __init__(self, section: PostgresSection, role: str) -> None:
         self._acquire_timeout_s = section.acquire_timeout_s
-        self._transaction_timeout_ms = int(section.transaction_timeout_s * 1000)
         options = {
             "statement_timeout": f"{section.statement_timeout_s:g}s",
+            "idle_in_transaction_session_timeout": f"{section.idle_in_transaction_timeout_s:g}s",
             # A server works on for a client that is gone, with all its locks, unless it looks.
             "client_connection_check_interval": "1s",
             "timezone": "UTC",
@@ -61,7 +55,6 @@ class Database:
             },
             min_size=section.pool_size,
             max_size=section.pool_size,
-            configure=self._configure,
             open=False,
             name=role,
         )
@@ -87,26 +80,31 @@ class Database:
     @asynccontextmanager
     async def scoped(self, scope: Scope) -> AsyncIterator[Tx]:
         """A transaction in which tables show what `scope` may see; committed unless the block raises."""
-        params = (scope.tenant, array_literal(scope.principals), scope.user, str(scope.clearance))
-        async with self._transaction((_SET_SCOPE, params)) as tx:
+        settings = {
+            "tenant": scope.tenant,
+            "principals": array_literal(scope.principals),
+            "user": scope.user,
+            "clearance": str(scope.clearance),
+        }
+        async with self._transaction(settings) as tx:
             yield tx
 
     @asynccontextmanager
     async def tenant(self, tenant: str) -> AsyncIterator[Tx]:
         """A transaction of one tenant without a reader; committed unless the block raises."""
-        async with self._transaction((_SET_TENANT, (tenant,))) as tx:
+        async with self._transaction({"tenant": tenant}) as tx:
             yield tx
 
     @asynccontextmanager
     async def unscoped(self) -> AsyncIterator[Tx]:
         """A transaction that reaches content-free tables only; committed unless the block raises."""
-        async with self._transaction(None) as tx:
+        async with self._transaction({}) as tx:
             yield tx
 
     @asynccontextmanager
-    async def _transaction(self, prelude: Statement | None) -> AsyncIterator[Tx]:
+    async def _transaction(self, settings: Mapping[str, str]) -> AsyncIterator[Tx]:
         connection = await self._acquire()
-        tx = Tx(connection, prelude)
+        tx = Tx(connection, settings)
         try:
             yield tx
             await tx._commit()
@@ -126,10 +124,6 @@ class Database:
                 return connection
             await connection.close()
             await self._pool.putconn(connection)  # the pool opens another one
-
-    async def _configure(self, connection: AsyncConnection[Row]) -> None:
-        if connection.info.server_version >= _TRANSACTION_TIMEOUT_VERSION:
-            await connection.execute(f"SET transaction_timeout = {self._transaction_timeout_ms}".encode())
 
 
 async def _give_up(tx: Tx, connection: AsyncConnection[Row]) -> None:

@@ -1,9 +1,12 @@
-"""Tx: one transaction, as few round trips as it can.
+"""Tx: one transaction, in few round trips.
 
-`BEGIN`, the scope and the first statement travel together; `defer`red
-statements and `COMMIT` too. A write of [insert, defer audit, defer answer] is
-two round trips. Rows are dicts. Parameters are `%s` or `%(name)s`.
+`BEGIN` and the scope are one round trip, sent with the first statement's call;
+`defer`red statements and `COMMIT` are another one. Both go as one simple query
+with literals that the driver escapes: measured against psycopg's pipeline mode
+that is less CPU and no slower, COPY works, and the idle-in-transaction timeout
+runs (a pipeline ends with Flush after Sync, which stops it).
 
+Rows are dicts. Parameters are `%s` or `%(name)s`; every statement is prepared.
 A Tx belongs to one task: statements run one after the other.
 """
 
@@ -12,10 +15,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from memoryos_core.errors import InternalError
-from psycopg import AsyncConnection, AsyncCopy, AsyncCursor
-from psycopg.pq import TransactionStatus
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCopy, AsyncCursor
+from psycopg.pq import Escaping, TransactionStatus
 
-from memoryos_postgres.errors import translated
+from memoryos_postgres.errors import DatabaseFault, translated
 
 Row = dict[str, Any]
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -33,9 +36,9 @@ class Tx:
     (or the `savepoint` block around it) helps.
     """
 
-    def __init__(self, connection: AsyncConnection[Row], prelude: Statement | None) -> None:
+    def __init__(self, connection: AsyncConnection[Row], settings: Mapping[str, str]) -> None:
         self._connection = connection
-        self._prelude = prelude
+        self._settings = settings
         self._begun = False
         self._deferred: list[Statement] = []
         self._on_commit: list[Callable[[], None]] = []
@@ -101,26 +104,31 @@ class Tx:
 
     async def _run(self, query: str, params: Params, *, binary: bool = False) -> AsyncCursor[Row]:
         with translated():
+            await self._begin()
             cursor = self._connection.cursor(binary=binary)
-            if self._begun:
-                await cursor.execute(query.encode(), params)
-                return cursor
-            async with self._connection.pipeline():
-                await self._send_begin()
-                await cursor.execute(query.encode(), params)
+            await cursor.execute(query.encode(), params)
             return cursor
 
     async def _begin(self) -> None:
         if not self._begun:
-            async with self._connection.pipeline():
-                await self._send_begin()
+            self._begun = True
+            await self._connection.execute(self._opening(), prepare=False)
 
-    async def _send_begin(self) -> None:
-        self._begun = True
-        await self._connection.execute("BEGIN", prepare=False)
-        if self._prelude is not None:
-            query, params = self._prelude
-            await self._connection.execute(query.encode(), params)
+    def _opening(self) -> bytes:
+        """BEGIN, and the settings that last until its end."""
+        if not self._settings:
+            return b"BEGIN"
+        quote = Escaping(self._connection.pgconn).escape_literal
+        parts = []
+        for name, value in self._settings.items():
+            if "\0" in value:  # libpq would cut the value off here
+                raise DatabaseFault("22021")
+            parts.append(b"set_config('memoryos.%s',%s,true)" % (name.encode(), quote(value.encode())))
+        return b"BEGIN;SELECT " + b",".join(parts)
+
+    def _inlined(self, query: str, params: Params) -> bytes:
+        """The statement with its parameters as literals, escaped by libpq for this connection."""
+        return AsyncClientCursor(self._connection).mogrify(query.encode(), params).encode()
 
     async def _commit(self) -> None:
         if not self._begun and not self._deferred:
@@ -129,13 +137,12 @@ class Tx:
         if self._begun and self._connection.info.transaction_status != TransactionStatus.INTRANS:
             raise NotCommitted
         with translated():
-            async with self._connection.pipeline():
-                if not self._begun:
-                    await self._send_begin()
-                for query, params in self._deferred:
-                    await self._connection.execute(query.encode(), params)
-                end = await self._connection.execute("COMMIT", prepare=False)
-        if end.statusmessage != "COMMIT":  # the server answers ROLLBACK, without an error, to a failed transaction
+            statements = [] if self._begun else [self._opening()]
+            statements += [self._inlined(query, params) for query, params in self._deferred]
+            self._begun = True
+            cursor = await self._connection.execute(b";\n".join([*statements, b"COMMIT"]), prepare=False)
+            await cursor.set_result(-1)
+        if cursor.statusmessage != "COMMIT":  # the server answers ROLLBACK, without an error, to a failed transaction
             raise NotCommitted
         self._committed()
 

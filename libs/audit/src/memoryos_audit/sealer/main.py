@@ -35,7 +35,7 @@ async def run() -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    postgres = config[PostgresSection].model_copy(update={"pool_size": 1, "transaction_timeout_s": 0.0})
+    postgres = config[PostgresSection].model_copy(update={"pool_size": 1})
     try:
         async with Database(postgres, roles.SEALER) as database:
             sealer = Sealer(database, SealKey.load(section.seal_key_file), section.head_file)
