@@ -33,5 +33,5 @@ async def test_a_killed_and_parked_task_is_one_tree(world) -> None:
     for span in tree.spans:
         if span.name.startswith(("chat ", "execute_tool ", "recall")):
             assert by_id[span.parent_id].name == "invoke_agent helper"
-        if span.name.startswith("invoke_agent"):
+        if span.name.startswith("invoke_agent") and span.end_ns is not None:
             assert span.attributes["memoryos.task_id"] == task.id

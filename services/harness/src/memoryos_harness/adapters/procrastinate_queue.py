@@ -29,6 +29,8 @@ class ProcrastinateWakeUps:
         self._postgres = postgres
         self._harness = harness
         self._name = name
+        # It tells of every wake-up; what a task does is in its row and its trace.
+        logging.getLogger("procrastinate").setLevel(logging.WARNING)
 
     async def run(self, on_wake_up: OnWakeUp, stop: asyncio.Event) -> None:
         """See `WakeUps.run`.
