@@ -127,3 +127,12 @@ async def test_a_busy_embedder_refuses_the_call_and_keeps_nothing(service, alice
             await call
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert len(await alice.list_ids()) == 1
+
+
+async def test_the_same_words_written_again_in_an_outage_keep_their_vector(alice, service):
+    item_id = await alice.write("zebra crossing")
+    service.embedder.down = True
+    result = await alice.update(item_id, content="zebra crossing", tags=["t"])
+    assert result.embed_state == DONE
+    service.embedder.down = False
+    assert (await alice.read("zebra crossing")).hits[0].details.dense == pytest.approx(1.0, abs=1e-3)

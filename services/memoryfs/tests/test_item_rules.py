@@ -68,8 +68,8 @@ def test_a_new_item_has_every_default_written_down():
     assert (item.confidence, item.importance, item.revision) == (1.0, 0.5, 1)
     assert item.valid_from == item.create_time == item.update_time == NOW
     assert item.expire_time is None
-    assert item.data_subject == "user:alice"
-    assert replace(item, user="u9").data_subject == "user:u9"
+    assert item.data_subject == "alice"
+    assert replace(item, user="u9").data_subject == "u9"
 
 
 def test_a_candidate_never_outlives_a_day():

@@ -30,6 +30,7 @@ from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
 from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
+from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
 from memoryos_memoryfs.adapters.session import Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.config import MemoryFSSection
@@ -79,9 +80,11 @@ async def running(
             clock=clock,
         )
         section = config[MemoryFSSection]
+        upkeep = PgUpkeep(database, shared.models)
         parts = Parts(
             storage=PgStorage(database, shared),
             trail=AuditReads(recorder),
+            hits=upkeep,
             embedder=embedder,
             clock=clock,
             ids=UlidSource(clock),
@@ -97,13 +100,17 @@ async def running(
             clock=clock,
         )
         await server.start()
-        worker = asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section))
+        workers = [
+            asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section)),
+            asyncio.create_task(_keep_up(upkeep, clock, section.upkeep_s)),
+        ]
         try:
             yield server
         finally:
             await server.stop()
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
 
 
 async def serve(config: Config, stop: asyncio.Event) -> None:
@@ -122,3 +129,15 @@ async def _embed_forever(queue: EmbedQueue, embedder: Embedder, section: MemoryF
             done = 0
         if not done:
             await asyncio.sleep(section.embed_poll_s)
+
+
+async def _keep_up(upkeep: PgUpkeep, clock: Clock, every_s: float) -> None:
+    """Count hits and sweep expired index rows, again and again."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await upkeep.flush()
+            while await upkeep.sweep(clock.now()) == SWEPT_MAX:
+                pass
+        except Exception:
+            _log.exception("upkeep failed")

@@ -29,4 +29,7 @@ class MemoryFSSection(Section):
     embed_attempts_max: int = Field(
         default=8, ge=1, le=100, description="Tries before an item is left without a vector and reported."
     )
+    upkeep_s: float = Field(
+        default=5.0, gt=0, le=3600, description="How often hits are counted and index rows of expired items removed."
+    )
     embed_retry_s: float = Field(default=2.0, gt=0, le=3600, description="Wait after the first failed try; doubles.")

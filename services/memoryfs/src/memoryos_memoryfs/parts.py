@@ -9,7 +9,7 @@ from memoryos_core.ids import IdSource
 from memoryos_models.ports import Embedder
 
 from memoryos_memoryfs.config import MemoryFSSection
-from memoryos_memoryfs.ports import ReadTrail, Storage
+from memoryos_memoryfs.ports import HitCounter, ReadTrail, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class Parts:
 
     storage: Storage
     trail: ReadTrail
+    hits: HitCounter
     embedder: Embedder
     clock: Clock
     ids: IdSource

@@ -6,7 +6,7 @@ begin one without tenant and reader.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -83,6 +83,8 @@ class Within:
     """None: every item of the places; else only these."""
     pending: bool
     """An item there has no vector yet."""
+    truncated: bool = False
+    """More items pass the filter than one call looks at; these are the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,13 @@ class Storage(Protocol):
 
     def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
         """Begin; commit at the end of the block, roll back on any exception."""
+
+
+class HitCounter(Protocol):
+    """How often answers held an item."""
+
+    def note(self, tenant: str, ids: Iterable[str]) -> None:
+        """Count one hit of each; never fails and never waits."""
 
 
 @dataclass(frozen=True, slots=True)

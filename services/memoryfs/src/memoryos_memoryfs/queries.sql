@@ -150,13 +150,13 @@ SELECT %(tenant)s, c.id, clock_timestamp(), c.from_state, c.to_state, %(actor)s,
 FROM unnest(%(ids)s::text[], %(from_states)s::int2[], %(to_states)s::int2[]) AS c (id, from_state, to_state);
 
 -- name: copy_tokens
-COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, counts, length)
+COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length)
 FROM STDIN (FORMAT binary);
 
 -- name: insert_tokens
-INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, counts, length)
-VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)b::int4[], %(create_time)s, %(hashes)b::int8[], %(counts)b::int2[],
-    %(length)s);
+INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length)
+VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)b::int4[], %(create_time)s, %(expire_time)s, %(hashes)b::int8[],
+    %(counts)b::int2[], %(length)s);
 
 -- name: delete_tokens
 DELETE FROM memoryfs.item_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
@@ -234,6 +234,13 @@ RETURNING failed_time IS NOT NULL AS failed;
 -- name: embedded_items
 UPDATE memoryfs.items SET embed_state = 1, embedding_model = %(model_id)s
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: sweep_expired
+-- An update that lets an item live longer replaces its row, which this statement then no longer finds.
+DELETE FROM memoryfs.item_tokens WHERE (tenant, item_id) IN (
+    SELECT tenant, item_id FROM memoryfs.item_tokens WHERE expire_time <= %(now)s LIMIT %(limit)s
+) AND expire_time <= %(now)s
+RETURNING tenant, item_id;
 
 -- name: note_access
 INSERT INTO memoryfs.item_access (tenant, item_id, hits, last_time)

@@ -19,8 +19,18 @@ from memoryos_memoryfs.ports import Vector, Written
 _QUERIES = queries.load("memoryos_memoryfs")
 _COPY_MIN: Final = 8
 """COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
-_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "int8[]", "int2[]", "int4")
-_TOKEN_COLUMNS: Final = ("tenant", "item_id", "path_id", "acl", "create_time", "hashes", "counts", "length")
+_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "timestamptz", "int8[]", "int2[]", "int4")
+_TOKEN_COLUMNS: Final = (
+    "tenant",
+    "item_id",
+    "path_id",
+    "acl",
+    "create_time",
+    "expire_time",
+    "hashes",
+    "counts",
+    "length",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,7 @@ class IndexRows:
                 "path_id": entry.path_id,
                 "acl": list(entry.acl),
                 "create_time": entry.written.item.create_time,
+                "expire_time": entry.written.item.expire_time,
                 "hashes": self._session.shared.hashes.of(keys, entry.written.words),
                 "counts": list(entry.written.words.values()),
                 "length": sum(entry.written.words.values()),

@@ -55,8 +55,8 @@ class PgRecall:
         )
 
     async def _narrowed(self, within: Within, place: Place, where: ItemFilter) -> Within:
-        ids = await self._items.matching(place, where, State.ACTIVE, before=None, limit=IDS_MAX)
-        return replace(within, ids=frozenset(ids))
+        ids = await self._items.matching(place, where, State.ACTIVE, before=None, limit=IDS_MAX + 1)
+        return replace(within, ids=frozenset(ids[:IDS_MAX]), truncated=len(ids) > IDS_MAX)
 
     async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:
         """See `RecallIndex.dense`."""

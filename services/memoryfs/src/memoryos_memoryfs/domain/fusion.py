@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,7 @@ class Corpus:
     """Tokens an item, repeated ones counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fused:
+class Fused(NamedTuple):
     """One candidate with its score and how it came about; None where an arm was not asked or has no vector."""
 
     id: str
@@ -97,20 +96,20 @@ def fuse(dense: Mapping[str, float] | None, lexical: Mapping[str, float] | None)
     asked (no vector of the query, or no word in it). An item is scored by the
     halves that it has, so one that waits for its vector is found by its words.
     """
-    ids = set(dense or ()) | set(lexical or ())
-    fused = [_fuse_one(id_, dense, lexical) for id_ in ids]
-    # Opposite meanings all score 0; they still have an order.
-    fused.sort(key=lambda one: (-one.score, -(one.dense or 0.0), one.id))
-    return fused
+    cosines, shares = dense or {}, lexical or {}
+    ranked: list[tuple[float, float, str, float | None, float | None]] = []
+    for id_ in cosines.keys() | shares.keys():
+        cosine = cosines.get(id_)
+        share = None if lexical is None else shares.get(id_, 0.0)
+        # Opposite meanings all score 0; their similarity still orders them.
+        ranked.append((-_score(cosine, share), -(cosine or 0.0), id_, cosine, share))
+    ranked.sort(key=lambda one: one[:3])
+    return [Fused(id_, -score, cosine, share) for score, _, id_, cosine, share in ranked]
 
 
-def _fuse_one(id_: str, dense: Mapping[str, float] | None, lexical: Mapping[str, float] | None) -> Fused:
-    cosine = None if dense is None else dense.get(id_)
-    share = None if lexical is None else lexical.get(id_, 0.0)
+def _score(cosine: float | None, share: float | None) -> float:
     if share is None:
-        score = max(0.0, cosine or 0.0)
-    elif cosine is None:
-        score = share
-    else:
-        score = DENSE_WEIGHT * max(0.0, cosine) + (1 - DENSE_WEIGHT) * share
-    return Fused(id=id_, score=min(1.0, score), dense=cosine, lexical=share)
+        return min(1.0, max(0.0, cosine or 0.0))
+    if cosine is None:
+        return share
+    return min(1.0, DENSE_WEIGHT * max(0.0, cosine) + (1 - DENSE_WEIGHT) * share)

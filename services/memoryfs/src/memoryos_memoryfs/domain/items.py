@@ -131,8 +131,8 @@ class Item:
 
     @property
     def data_subject(self) -> str:
-        """Whose key seals the payload: whom it concerns, else the owner."""
-        return f"user:{self.user}" if self.user else self.owner
+        """Whose key seals the payload: the user whom it concerns, else the one who owns it."""
+        return self.user or self.owner.removeprefix("user:")
 
     def expired(self, now: datetime) -> bool:
         """Tell whether it is no longer served at `now`."""

@@ -163,6 +163,7 @@ CREATE TABLE memoryfs.item_tokens (
     path_id int4 NOT NULL,
     acl int4[] NOT NULL,
     create_time timestamptz NOT NULL,
+    expire_time timestamptz,
     hashes int8[] NOT NULL,
     counts int2[] NOT NULL,
     length int4 NOT NULL,
@@ -173,6 +174,7 @@ CREATE TABLE memoryfs.item_tokens (
     autovacuum_vacuum_scale_factor = 0.05
 );
 CREATE INDEX item_tokens_by_hash ON memoryfs.item_tokens USING gin (tenant, hashes);
+CREATE INDEX item_tokens_by_expiry ON memoryfs.item_tokens (expire_time) WHERE expire_time IS NOT NULL;
 -- Newest first, and how many items of which length a reader has: answered by the index alone.
 CREATE INDEX item_tokens_by_time ON memoryfs.item_tokens (tenant, create_time DESC, item_id DESC)
     INCLUDE (acl, path_id, length);
@@ -183,6 +185,7 @@ COMMENT ON COLUMN memoryfs.item_tokens.item_id IS 'id: name of the item';
 COMMENT ON COLUMN memoryfs.item_tokens.path_id IS 'id: place';
 COMMENT ON COLUMN memoryfs.item_tokens.acl IS 'id: owner and readers';
 COMMENT ON COLUMN memoryfs.item_tokens.create_time IS 'id: when the item was made';
+COMMENT ON COLUMN memoryfs.item_tokens.expire_time IS 'id: when the item stops being served; the sweep removes the row then';
 COMMENT ON COLUMN memoryfs.item_tokens.hashes IS 'id: tenant-keyed BLAKE2b-64 of the distinct words';
 COMMENT ON COLUMN memoryfs.item_tokens.counts IS 'id: how often each of them occurs';
 COMMENT ON COLUMN memoryfs.item_tokens.length IS 'id: words in the text';

@@ -96,7 +96,9 @@ async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
         recalled = await _recall(parts, scope, query, top_k)
     else:
         recalled = await _newest(parts, scope, query, top_k)
-    await parts.trail.record(_RPC, scope, query.path, [hit.item.id for hit in recalled.hits])
+    ids = [hit.item.id for hit in recalled.hits]
+    await parts.trail.record(_RPC, scope, query.path, ids)
+    parts.hits.note(scope.tenant, ids)
     return recalled
 
 
@@ -144,7 +146,7 @@ async def _ranked(
 ) -> tuple[list[Hit], Exactness, bool]:
     """Give the hits among `within`, how exact they are, and whether no further candidate exists."""
     words = await work.index.lexical(within, asked.words, asked.depth)
-    exactness = Exactness.TRUNCATED if words.truncated else Exactness.EXACT
+    exactness = Exactness.TRUNCATED if words.truncated or within.truncated else Exactness.EXACT
     whole = len(words.best) == len(words.shares)
     candidates = set(words.best)
     dense = None

@@ -129,9 +129,9 @@ async def _revisions(
         if draft.if_match and draft.if_match != before.etag:
             raise EtagMismatch(metadata={"id": before.id})
         after = changed_item(before, draft, moment)
-        keep_vector = after.embed_state is before.embed_state and not draft.sets("content")
+        same_words = after.payload.content == before.payload.content
         written = _written(parts, after, vectors[n])
-        revised[n] = Revised(before=before, after=written, keep_vector=keep_vector and vectors[n] is None)
+        revised[n] = Revised(before=before, after=written, keep_vector=same_words and vectors[n] is None)
     return revised
 
 

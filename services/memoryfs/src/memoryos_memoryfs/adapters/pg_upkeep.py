@@ -1,0 +1,56 @@
+"""Upkeep of index and statistics, apart from any call: content-free, across tenants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from memoryos_postgres import Database, queries
+from memoryos_vectors.adapters.pgvector import PgVectorIndex
+from memoryos_vectors.models import IndexedModels
+
+_QUERIES = queries.load("memoryos_memoryfs")
+NOTED_MAX: Final = 50_000
+"""Items whose hits wait to be counted; further ones are not counted: statistics, not truth."""
+SWEPT_MAX: Final = 1_000
+"""Expired index rows removed in one transaction."""
+
+
+class PgUpkeep:
+    """Counts hits and removes index rows of expired items."""
+
+    def __init__(self, database: Database, models: IndexedModels) -> None:
+        self._database = database
+        self._models = models
+        self._hits: Counter[tuple[str, str]] = Counter()
+
+    def note(self, tenant: str, ids: Iterable[str]) -> None:
+        """See `HitCounter.note`; kept in memory until `flush`."""
+        if len(self._hits) < NOTED_MAX:
+            self._hits.update((tenant, item_id) for item_id in ids)
+
+    async def flush(self) -> None:
+        """Write the counts down."""
+        hits, self._hits = self._hits, Counter()
+        for tenant, group in groupby(sorted(hits.items()), key=lambda entry: entry[0][0]):
+            counts = {item_id: count for (_, item_id), count in group}
+            async with self._database.unscoped() as tx:
+                await tx.execute(
+                    _QUERIES["note_access"],
+                    {"tenant": tenant, "ids": list(counts), "hits": list(counts.values())},
+                )
+
+    async def sweep(self, now: datetime) -> int:
+        """Remove index rows of items that are not served any more; give their number, at most `SWEPT_MAX`."""
+        async with self._database.unscoped() as tx:
+            rows = await tx.fetch_all(_QUERIES["sweep_expired"], {"now": now, "limit": SWEPT_MAX})
+            rows.sort(key=itemgetter("tenant"))
+            for tenant, group in groupby(rows, key=itemgetter("tenant")):
+                ids = [row["item_id"] for row in group]
+                await PgVectorIndex(tx, self._models).delete(tenant, ids)
+                await tx.execute(_QUERIES["dequeue_embeds"], {"tenant": tenant, "ids": ids})
+        return len(rows)
