@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bench.callers import GROUP, OWNER, READER, DecisionCaller, MemoryCaller
 from bench.corpus import Corpus, Items
+from bench.cpu import CpuMeter
 from bench.raw import RawOpa, RawPostgres, raw_postgres
 from bench.timing import Timing, measure
 
@@ -33,6 +34,8 @@ class Figure:
     ratio: str = ""
     expected: str = ""
     met: bool | None = None
+    cpu: str = ""
+    """CPU milliseconds a call, of the service and of PostgreSQL or OPA."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Bench:
         self._corpus = Corpus()
         self._kept: dict[int, list[tuple[Items, list[str]]]] = {}
         self._figures: list[Figure] = []
+        self._memory = CpuMeter(stack.folder, ["memoryfs", "postgres"])
+        self._policy = CpuMeter(stack.folder, ["policy", "postgres", "opa"])
 
     async def run(self) -> list[Figure]:
         """Measure in the order of the table."""
@@ -85,14 +90,12 @@ class Bench:
             await raw.write(number, items.texts[number], items.vectors[number])
 
         count = self._count(3_000)
-        ours, base = (
-            await measure(write, count=count, at_once=AT_ONCE),
-            await measure(raw_write, count=count, at_once=AT_ONCE),
-        )
+        ours = await measure(write, count=count, at_once=AT_ONCE, meter=self._memory)
+        base = await measure(raw_write, count=count, at_once=AT_ONCE)
         self._rate("Write, 16 callers, vector given", ours, base, 700)
         alone = self._count(500)
         first = max(ids) + 1
-        ours = await measure(lambda n: write(first + n), count=alone)
+        ours = await measure(lambda n: write(first + n), count=alone, meter=self._memory)
         base = await measure(lambda n: raw_write(first + n), count=alone)
         self._latency("Write, one caller", ours, base)
 
@@ -100,7 +103,7 @@ class Bench:
             assert await caller.get(ids[number % count]) == items.texts[number % count]
 
         gets = self._count(5_000)
-        ours = await measure(get, count=gets, at_once=AT_ONCE)
+        ours = await measure(get, count=gets, at_once=AT_ONCE, meter=self._memory)
         base = await measure(lambda n: raw.get(n % count), count=gets, at_once=AT_ONCE)
         self._rate("Get, 16 callers", ours, base, 1_000)
 
@@ -124,7 +127,7 @@ class Bench:
             self._kept.setdefault(tenant, []).append((items, ids))
 
         began = time.perf_counter()
-        ours = await measure(write, count=len(jobs) - 5, at_once=BATCHES_AT_ONCE, warm=5)
+        ours = await measure(write, count=len(jobs) - 5, at_once=BATCHES_AT_ONCE, warm=5, meter=self._memory)
         self._say(f"{total} items after {time.perf_counter() - began:.1f} s")
         if total < self._items:
             return  # the larger fill is the longer measure
@@ -162,7 +165,7 @@ class Bench:
             await callers[number % TENANTS].read(vectors[number % len(vectors)], texts[number % len(vectors)])
 
         count = self._count(400)
-        ours = await measure(read, count=count, warm=TENANTS)
+        ours = await measure(read, count=count, warm=TENANTS, meter=self._memory)
         base = await measure(raw_read, count=count, warm=TENANTS)
         recalls = [
             _recall_at_10(ids, self._nearest(n % TENANTS, vectors[n % len(vectors)], everything=who.user == OWNER))
@@ -171,7 +174,7 @@ class Bench:
         recall = float(np.mean(recalls))
         name = f"Read by vector, {total} items, 1 % tenant, {who.name} (recall@10 {recall:.3f})"
         self._latency(name, ours, base, p95_ms_max=limit_ms, sound=recall == 1.0)
-        ours = await measure(read_both, count=count, warm=TENANTS)
+        ours = await measure(read_both, count=count, warm=TENANTS, meter=self._memory)
         self._latency(f"Read by vector and words, {total} items, {who.name}", ours, base, p95_ms_max=limit_ms)
 
     def _nearest(self, tenant: int, vector: NDArray[np.float32], *, everything: bool) -> dict[str, float]:
@@ -189,7 +192,7 @@ class Bench:
         """Decide against a bare OPA call."""
         caller, opa = DecisionCaller(self._stack, channel), RawOpa(self._stack.folder)
         count = self._count(500)
-        ours = await measure(lambda _: caller.decide(), count=count)
+        ours = await measure(lambda _: caller.decide(), count=count, meter=self._policy)
         base = await measure(lambda _: opa.decide(caller.document()), count=count)
         self._latency("Decide against bare OPA over HTTP", ours, base, p95_ms_max=8.0)
         await opa.close()
@@ -204,6 +207,7 @@ class Bench:
                 f"{ours_per_s / raw_per_s:.2f}",
                 f"≥ {least:,.0f}/s",
                 ours_per_s >= least,
+                _cpu(ours),
             )
         )
 
@@ -218,12 +222,17 @@ class Bench:
                 f"{ours.p50_ms / raw.p50_ms:.1f}",
                 f"p95 ≤ {p95_ms_max:g} ms" if p95_ms_max else "",
                 None if p95_ms_max is None else ours.p95_ms <= p95_ms_max and sound,
+                _cpu(ours),
             )
         )
 
     def _keep(self, figure: Figure) -> None:
         self._figures.append(figure)
-        self._say(f"{figure.name}: {figure.ours}, raw {figure.raw}")
+        self._say(f"{figure.name}: {figure.ours}, raw {figure.raw}; CPU {figure.cpu}")
+
+
+def _cpu(timing: Timing) -> str:
+    return " ".join(f"{name} {ms:.2f}" for name, ms in timing.cpu_ms.items())
 
 
 def _recall_at_10(found: Sequence[str], expected: dict[str, float]) -> float:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import quantiles
+
+from bench.cpu import CpuMeter
 
 Call = Callable[[int], Awaitable[object]]
 """The n-th call of a measure."""
@@ -19,9 +21,11 @@ class Timing:
     p50_ms: float
     p95_ms: float
     per_s: float
+    cpu_ms: Mapping[str, float] = field(default_factory=dict)
+    """CPU time a call, by process."""
 
 
-async def measure(call: Call, *, count: int, at_once: int = 1, warm: int = 10) -> Timing:
+async def measure(call: Call, *, count: int, at_once: int = 1, warm: int = 10, meter: CpuMeter | None = None) -> Timing:
     """Give the timing of `count` calls by `at_once` callers, after `warm` calls that do not count.
 
     Calls are numbered from 0, the warm ones first: no number comes twice.
@@ -37,14 +41,16 @@ async def measure(call: Call, *, count: int, at_once: int = 1, warm: int = 10) -
             await call(number)
             seconds.append(time.perf_counter() - began)
 
+    used = meter.read() if meter else {}
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(caller())
-    return timing_of(seconds, time.perf_counter() - began)
+    elapsed_s = time.perf_counter() - began
+    cpu_ms = {name: 1000 * (total - used[name]) / count for name, total in (meter.read() if meter else {}).items()}
+    return _timing(seconds, elapsed_s, cpu_ms)
 
 
-def timing_of(seconds: Sequence[float], elapsed_s: float) -> Timing:
-    """Give the timing of calls that took `seconds` each and `elapsed_s` in all."""
+def _timing(seconds: Sequence[float], elapsed_s: float, cpu_ms: Mapping[str, float]) -> Timing:
     cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
-    return Timing(p50_ms=1000 * cuts[49], p95_ms=1000 * cuts[94], per_s=len(seconds) / elapsed_s)
+    return Timing(p50_ms=1000 * cuts[49], p95_ms=1000 * cuts[94], per_s=len(seconds) / elapsed_s, cpu_ms=cpu_ms)

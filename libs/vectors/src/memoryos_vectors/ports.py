@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,7 @@ class VectorQuery:
     """Items whose scores are wanted even where they are not among the best."""
 
 
-@dataclass(frozen=True)
-class VectorHit:
+class VectorHit(NamedTuple):
     """One entry found. `score` is the cosine similarity: -1..1, higher is better, 1 for an equal vector."""
 
     item_id: str

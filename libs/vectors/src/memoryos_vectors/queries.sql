@@ -26,6 +26,7 @@ WHERE tenant = %(tenant)s AND item_id = ANY (%(item_ids)s::text[]);
 
 -- name: search
 -- Answered by the covering index alone. /*conditions*/ is replaced by those that the query states.
+-- One row of arrays: hundreds of rows cost more in the driver than in the server.
 WITH compared AS MATERIALIZED (
     SELECT item_id, revision, 1 - (vec <=> %(vector)s::halfvec) AS score
     FROM memoryfs.item_vectors
@@ -33,17 +34,17 @@ WITH compared AS MATERIALIZED (
         AND model_id = %(model_id)s
         AND tier = ANY (%(tiers)s::int2[])
         AND acl && %(principal_ids)s::int4[] /*conditions*/
-),
-best AS (
-    SELECT item_id, revision, score FROM compared
-    ORDER BY score DESC, item_id
-    LIMIT %(limit)s
 )
-SELECT 1 AS part, item_id, revision, score FROM best
-UNION ALL
-SELECT 2, item_id, revision, score FROM compared WHERE item_id = ANY (%(score_ids)s::text[])
-UNION ALL
-SELECT 3, '', count(*), 0 FROM compared;
+SELECT best.*, asked.*, whole.*
+FROM (
+    SELECT array_agg(item_id) AS ids, array_agg(revision) AS revisions, array_agg(score) AS scores
+    FROM (SELECT item_id, revision, score FROM compared ORDER BY score DESC, item_id LIMIT %(limit)s) AS nearest
+) AS best,
+(
+    SELECT array_agg(item_id) AS asked_ids, array_agg(score) AS asked_scores
+    FROM compared WHERE item_id = ANY (%(score_ids)s::text[])
+) AS asked,
+(SELECT count(*) AS compared_count FROM compared) AS whole;
 
 -- name: vectors
 SELECT item_id, vec FROM memoryfs.item_vectors
