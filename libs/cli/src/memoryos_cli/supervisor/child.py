@@ -19,7 +19,7 @@ from memoryos_cli.supervisor.backoff import Backoff
 from memoryos_cli.supervisor.processes import kill_group, start_ticks
 
 LAUNCHER: Final = Path(__file__).with_name("launch.py")
-PROBE_PAUSE_S: Final = 0.05
+PROBE_PAUSE_S: Final = 0.1
 
 Probe = Callable[[], Awaitable[bool]]
 """Tells whether the program serves; called again and again while it starts, must not raise."""

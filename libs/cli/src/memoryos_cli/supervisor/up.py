@@ -65,6 +65,7 @@ async def run_up(request: UpRequest, *, on_ready: Callable[[Plan], None], say: C
             f"{error} ({request.folder.root})", hint=hint, exit_code=Exit.CONFLICT, reason="ALREADY_RUNNING"
         ) from None
     try:
+        request.folder.file(ADDRESSES_FILE).unlink(missing_ok=True)  # of a run that was killed
         await settle(request.folder.file(STATUS_FILE), None if request.dsn else request.folder.postgres)
         plan = await _plan(request, say)
         await _supervise(plan, stop, on_ready)
