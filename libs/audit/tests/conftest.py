@@ -36,5 +36,5 @@ def head_file(tmp_path):
 
 
 @pytest.fixture
-def sealer(sealer_db, seal_key_file, head_file):
-    return Sealer(sealer_db, SealKey.load(seal_key_file), head_file)
+def sealer(sealer_db, seal_key_file, public_keys, head_file):
+    return Sealer(sealer_db, SealKey.load(seal_key_file), public_keys, head_file)

@@ -134,7 +134,7 @@ async def test_a_read_without_its_row_is_refused(writer, database):
     await recorder.record(write_event())
 
 
-@pytest.mark.parametrize("text", ["客户 A 确认了 Q3 交付计划", "line\nbreak", "x" * 600, "tab\t", "\u2028"])
+@pytest.mark.parametrize("text", ["客户 A 确认了 Q3 交付计划", "line\nbreak", "x" * 600, "tab\t", "\u2028", "\ud800"])
 def test_content_does_not_pass_for_an_id(text):
     with pytest.raises(AuditEventInvalid):
         write_event(target_ids=[text])

@@ -151,9 +151,12 @@ async def test_rows_of_a_running_transaction_wait_and_are_then_sealed(writer, se
 
 
 async def test_of_many_sealers_one_works_and_the_chain_has_no_fork(
-    writer, database_factory, seal_key_file, head_file, check
+    writer, database_factory, seal_key_file, public_keys, head_file, check
 ):
-    sealers = [Sealer(await database_factory(roles.SEALER), SealKey.load(seal_key_file), head_file) for _ in range(3)]
+    sealers = [
+        Sealer(await database_factory(roles.SEALER), SealKey.load(seal_key_file), public_keys, head_file)
+        for _ in range(3)
+    ]
     for _ in range(5):
         await write(writer, 3)
         await asyncio.gather(*(sealer.seal() for sealer in sealers), return_exceptions=True)
@@ -183,12 +186,29 @@ async def test_a_kill_between_block_and_head_is_mended(sealed, writer, sealer, h
     assert (await check()).ok
 
 
+async def test_a_kill_before_the_first_head_is_mended_without_new_rows(writer, sealer, head_file, check):
+    await write(writer)
+    await sealer.seal()
+    head_file.unlink()
+    assert await sealer.seal() is None
+    assert (await check()).ok
+
+
+async def test_the_sealer_does_not_go_on_over_a_forged_end(sealed, database, writer, sealer, head_file):
+    head_file.unlink()
+    await admin_execute(database, "UPDATE core.audit_seals SET row_count = 5 WHERE block = 3")
+    await write(writer)
+    with pytest.raises(ChainBroken):
+        await sealer.seal()
+
+
 async def test_old_seals_verify_after_a_change_of_key(sealed, writer, sealer_db, seal_key_file, head_file):
     seal_key_file.unlink()
     create_seal_key(seal_key_file)
     await write(writer)
-    await Sealer(sealer_db, SealKey.load(seal_key_file), head_file).seal()
-    report = await verify(sealer_db, PublicSealKeys.load(public_file(seal_key_file)), Head.load(head_file))
+    keys = PublicSealKeys.load(public_file(seal_key_file))
+    assert await Sealer(sealer_db, SealKey.load(seal_key_file), keys, head_file).seal() is not None
+    report = await verify(sealer_db, keys, Head.load(head_file))
     assert report.ok, report.failures
 
 

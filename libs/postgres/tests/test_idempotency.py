@@ -28,6 +28,7 @@ class Effects:
 
     def __init__(self, db, idempotency):
         self.db, self.idempotency, self.done = db, idempotency, 0
+        self.working = asyncio.Event()
 
     async def call(self, request_id="r1", body=b"body", *, scope=None, rpc=RPC, fail=False):
         scope = scope or scope_of()
@@ -36,6 +37,7 @@ class Effects:
             if stored is not None:
                 return stored
             self.done += 1
+            self.working.set()
             answer = f"answer {self.done}".encode()
             await tx.execute("SELECT pg_sleep(0.05)")
             if fail:
@@ -74,8 +76,7 @@ async def test_after_a_failure_the_request_can_be_done(effects):
 
 async def test_a_waiting_caller_takes_over_when_the_first_fails(effects):
     first = asyncio.create_task(effects.call(fail=True))
-    while not effects.done:  # the first holds the row from here on
-        await asyncio.sleep(0)
+    await effects.working.wait()  # the first holds the row from here on
     second = asyncio.create_task(effects.call())
     with pytest.raises(DatabaseFault):
         await first

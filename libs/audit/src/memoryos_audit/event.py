@@ -13,7 +13,7 @@ UNKNOWN_TENANT: Final = "/unknown"
 """Tenant of rows about callers that nobody could verify. A slash is in no tenant's name (principals.is_name)."""
 TARGET_IDS_MAX: Final = 10_000
 ATTRIBUTES_MAX: Final = 32
-_ID_LIKE: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,512}")
+_ID_LIKE: Final = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,512}")
 
 
 class Kind(StrEnum):

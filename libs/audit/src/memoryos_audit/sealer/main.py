@@ -12,7 +12,7 @@ from memoryos_core.sections import ALL_SECTIONS
 from memoryos_postgres import Database, PostgresSection, roles
 from memoryos_telemetry import TelemetrySection, configure
 
-from memoryos_audit.seal_key import SealKey, create_seal_key
+from memoryos_audit.seal_key import PublicSealKeys, SealKey, create_seal_key, public_file
 from memoryos_audit.sealer.config import AuditSection
 from memoryos_audit.sealer.sealer import ChainBroken, Sealer
 
@@ -38,7 +38,8 @@ async def run() -> int:
     postgres = config[PostgresSection].model_copy(update={"pool_size": 1})
     try:
         async with Database(postgres, roles.SEALER) as database:
-            sealer = Sealer(database, SealKey.load(section.seal_key_file), section.head_file)
+            key, keys = SealKey.load(section.seal_key_file), PublicSealKeys.load(public_file(section.seal_key_file))
+            sealer = Sealer(database, key, keys, section.head_file)
             await sealer.run(stop, section.seal_interval_s)
     except ChainBroken:
         _log.critical("the audit chain was tampered with: run `mos audit verify`", exc_info=True)

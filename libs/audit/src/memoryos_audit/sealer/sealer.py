@@ -17,7 +17,7 @@ from memoryos_postgres import Database
 from memoryos_audit.blocks import append_block, hash_rows, last_block, sealable_xid, snapshot
 from memoryos_audit.chain import NO_HASH, Block
 from memoryos_audit.head import Head
-from memoryos_audit.seal_key import SealKey
+from memoryos_audit.seal_key import PublicSealKeys, SealKey
 
 _LOCK: Final = 0x4D4F5303
 _log = logging.getLogger(__name__)
@@ -30,9 +30,10 @@ class ChainBroken(Exception):
 class Sealer:
     """Seals what is new. `head_file` is kept outside the database and by the sealer alone."""
 
-    def __init__(self, database: Database, key: SealKey, head_file: Path) -> None:
+    def __init__(self, database: Database, key: SealKey, keys: PublicSealKeys, head_file: Path) -> None:
         self._database = database
         self._key = key
+        self._keys = keys
         self._head_file = head_file
 
     async def run(self, stop: asyncio.Event, interval_s: float) -> None:
@@ -60,7 +61,7 @@ class Sealer:
             if not await tx.fetch_value("SELECT pg_try_advisory_xact_lock(%s)", (_LOCK,)):
                 return None
             previous = await last_block(tx)
-            _check_head(head, previous)
+            self._check_end(head, previous)
             xid_from = previous.xid_to if previous else 0
             xid_to = await sealable_xid(tx)
             rows = await hash_rows(tx, xid_from, xid_to)
@@ -76,19 +77,22 @@ class Sealer:
             ).hashed()
             block = self._signed(block)
             append_block(tx, block)
-        # A kill right here leaves the head one block behind, which the next round mends.
+        # A kill right here leaves the head one block behind, which the next start mends.
         Head.of(block).save(self._head_file)
         return block
 
+    def _check_end(self, head: Head | None, last: Block | None) -> None:
+        """Going on over a cut or a forged end would hide it. A head that is behind is brought up to the end."""
+        if last is not None and (
+            last.hash != last.expected_hash() or not self._keys.signed(last.key_id, last.signature, last.hash)
+        ):
+            raise ChainBroken(f"block {last.number} is not signed by a seal key")
+        if head is not None and (last is None or last.number < head.block):
+            raise ChainBroken(f"block {head.block} was sealed and is gone")
+        if head is not None and last is not None and last.number == head.block and last.hash.hex() != head.hash:
+            raise ChainBroken(f"block {head.block} is not the one that was sealed")
+        if last is not None and (head is None or head.block < last.number):
+            Head.of(last).save(self._head_file)
+
     def _signed(self, block: Block) -> Block:
         return replace(block, key_id=self._key.key_id, signature=self._key.sign(block.hash))
-
-
-def _check_head(head: Head | None, last: Block | None) -> None:
-    """Going on after a cut would hide it."""
-    if head is None:
-        return
-    if last is None or last.number < head.block:
-        raise ChainBroken(f"block {head.block} was sealed and is gone")
-    if last.number == head.block and last.hash.hex() != head.hash:
-        raise ChainBroken(f"block {head.block} is not the one that was sealed")

@@ -67,7 +67,7 @@ def prepare(data_dir: Path, password_file: Path, *, durable: bool = True) -> Ser
     data_dir = data_dir.absolute()
     data_dir.parent.mkdir(parents=True, exist_ok=True)
     ensure_secret(password_file)
-    uid, gid = _server_user(data_dir.parent)
+    uid, gid = _server_user(data_dir if data_dir.exists() else data_dir.parent)
     bin_dir = _reachable_binaries(uid, gid)
     if not (data_dir / "PG_VERSION").exists():
         _initdb(bin_dir, data_dir, password_file, uid, gid, durable)
@@ -123,11 +123,11 @@ def _launch(argv: list[str], cwd: Path, uid: int | None, gid: int | None) -> lis
     return [*launcher, *user, "--cwd", str(cwd), "--parent", str(os.getpid()), "--", *argv]
 
 
-def _server_user(parent: Path) -> tuple[int | None, int | None]:
+def _server_user(folder: Path) -> tuple[int | None, int | None]:
     """Whom the server runs as: ourselves, or when we are root the folder's owner if ordinary, else `nobody`."""
     if os.geteuid() != 0:
         return None, None
-    owner = parent.stat()
+    owner = folder.stat()
     if owner.st_uid != 0:
         return owner.st_uid, owner.st_gid
     nobody = pwd.getpwnam("nobody")
