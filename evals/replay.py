@@ -36,6 +36,8 @@ class Run:
     read_s: list[float] = field(default_factory=list)
     ingest_s: float = 0.0
     """From the first Write to the last vector."""
+    blank_count: int = 0
+    """Turns without a word: nothing to remember, not written."""
     pending_count: int = 0
     """Items whose vector came after their Write."""
     inexact_count: int = 0
@@ -58,7 +60,8 @@ async def replay(stack: Stack, data: DataSet, say: Callable[[str], None]) -> Run
         for tenant, memory in callers.items():
             await _wait_for_vectors(memory, tenant)
         run.ingest_s = time.perf_counter() - began
-        say(f"{data.name}: {len(data.turns)} turns of {len(callers)} tenants kept in {run.ingest_s:.1f} s")
+        blank = f" ({run.blank_count} without a word left out)" if run.blank_count else ""
+        say(f"{data.name}: {len(turn_of)} turns of {len(callers)} tenants kept in {run.ingest_s:.1f} s{blank}")
         for question in data.questions:
             memory = callers.get(question.tenant) or _caller(stack, client, question.tenant)
             began = time.perf_counter()
@@ -83,7 +86,9 @@ async def _write_all(callers: Mapping[str, MemoryFS], data: DataSet, run: Run, t
 
     async with asyncio.TaskGroup() as group:
         for tenant, turns in data.turns_by_tenant().items():
-            for batch in _batches(turns):
+            spoken = [turn for turn in turns if turn.text.strip()]
+            run.blank_count += len(turns) - len(spoken)
+            for batch in _batches(spoken):
                 group.create_task(write(tenant, batch))
 
 
