@@ -16,6 +16,7 @@ import asyncio
 import json
 import os
 import platform
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="fail when a figure is missed")
     parser.add_argument("--out", type=Path, help="file for the figures as JSON")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the deployment is stopped, too
     console = Console(width=None if sys.stdout.isatty() else 170)
     figures = asyncio.run(bench(options.items, console, quick=options.quick))
     console.print(_table(figures))

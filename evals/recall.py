@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for run.jsonl and score.json (one below it per set)")
     parser.add_argument("--check", action="store_true", help="fail below the bars")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the deployment is stopped, too
     folders = [options.data] if options.data else sorted(path for path in options.sets.glob("*") if path.is_dir())
     if not folders:
         parser.error(f"no sets in {options.sets}: give --data DIR")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -53,7 +54,8 @@ async def replay(stack: Stack, data: DataSet, say: Callable[[str], None]) -> Run
     """Write all turns of `data`, wait for their vectors, ask all questions."""
     run = Run()
     turn_of: dict[str, str] = {}
-    async with connect(token="", zone=UTC, timeout_s=TIMEOUT_S, **stack.addresses) as client:
+    memoryfs = stack.addresses["memoryfs"]
+    async with connect(token="", memoryfs=memoryfs, zone=UTC, timeout_s=TIMEOUT_S) as client:
         callers = {tenant: _caller(stack, client, tenant) for tenant in data.turns_by_tenant()}
         began = time.perf_counter()
         await _write_all(callers, data, run, turn_of)
@@ -86,7 +88,7 @@ async def _write_all(callers: Mapping[str, MemoryFS], data: DataSet, run: Run, t
 
     async with asyncio.TaskGroup() as group:
         for tenant, turns in data.turns_by_tenant().items():
-            spoken = [turn for turn in turns if turn.text.strip()]
+            spoken = [turn for turn in turns if _has_word(turn.text)]
             run.blank_count += len(turns) - len(spoken)
             for batch in _batches(spoken):
                 group.create_task(write(tenant, batch))
@@ -97,6 +99,11 @@ async def _wait_for_vectors(memory: MemoryFS, tenant: str) -> None:
     async with asyncio.timeout(PENDING_S):
         while "pending_vectors" in (await memory.read(_path(tenant), query="vector", top_k=1)).degradations:  # noqa: ASYNC110 (another process embeds)
             await asyncio.sleep(0.2)
+
+
+def _has_word(text: str) -> bool:
+    """Tell whether a text has a visible character: others are refused by Write."""
+    return any(unicodedata.category(char)[0] not in "ZC" for char in text)
 
 
 def _batches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
