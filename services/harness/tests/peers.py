@@ -5,10 +5,12 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.policy.v1 import reviews_pb2, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
 from memoryos_core.canonical import parse_json
 from memoryos_core.errors import Code, DependencyUnavailable, InvalidField, MemoryOSError, NotAllowed
@@ -240,6 +242,40 @@ class FakeGateway(tool_gateway_pb2_grpc.ToolGatewayServicer):
                 review_id=outcome.ids.review_id,
             )
         )
+
+
+@dataclass
+class InMemoryReviews:
+    """The reviews that InMemoryTools waits for."""
+
+    tools: InMemoryTools
+    looks: int = 0
+    down: bool = False
+
+    async def is_pending(self, token: str, review_id: str) -> bool:
+        self.tools.verify(token)
+        self.looks += 1
+        if self.down:
+            return False
+        waiting = {kept.outcome.ids.review_id: request_id for request_id, kept in self.tools.calls.items()}
+        request_id = waiting.get(review_id)
+        return request_id is not None and request_id not in self.tools.approved | self.tools.denied
+
+
+class FakeReviews(reviews_pb2_grpc.ReviewsServicer):
+    """InMemoryReviews over gRPC, behind the real interceptors."""
+
+    def __init__(self, reviews: InMemoryReviews) -> None:
+        self.reviews = reviews
+
+    OpenReview = ListReviews = ResolveReview = _not_here
+
+    async def GetReview(self, request: reviews_pb2.GetReviewRequest, context: grpc.aio.ServicerContext):
+        pending = await self.reviews.is_pending(caller().subject_token, request.id)
+        state = reviews_pb2.REVIEW_STATE_PENDING if pending else reviews_pb2.REVIEW_STATE_APPROVED
+        review = reviews_pb2.Review(id=request.id, state=state)
+        review.expire_time.FromDatetime(datetime.now(UTC) + timedelta(hours=1))
+        return reviews_pb2.GetReviewResponse(review=review)
 
 
 class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):

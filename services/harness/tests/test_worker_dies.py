@@ -127,7 +127,7 @@ async def test_a_worker_that_lives_is_left_its_tasks(world) -> None:
 async def test_all_connections_break_and_every_task_still_ends_once(world) -> None:
     user = world.client()
     await user.start_session()
-    first = await world.worker_process()
+    first = await world.worker_process(lease_s=300)
     tasks = [await user.submit("use:mes__takt A", "short") for _ in range(5)]
 
     async def seen() -> list[tasks_pb2.Task]:
@@ -257,6 +257,25 @@ async def test_a_task_that_kills_every_worker_ends_dead(world) -> None:
         ended = await user.ended(task.id)
     assert ended.state == tasks_pb2.TASK_STATE_DEAD
     assert ended.error_code == "attempts"
+
+
+async def test_a_task_of_an_erased_user_ends_and_wakes_nobody_any_more(world) -> None:
+    user = world.client()
+    task = await user.submit("hello", "plain")
+    async with await AsyncConnection.connect(world.database.admin_dsn, autocommit=True) as admin:
+        await admin.execute("DELETE FROM core.data_keys WHERE subject_hmac <> 'root'")
+        async with world.worker():
+
+            async def state() -> str | None:
+                row = await (await admin.execute("SELECT state, error_code FROM harness.tasks")).fetchone()
+                return row if row and row[0] == "DEAD" else None
+
+            assert await eventually(state) == ("DEAD", "sealed_key_unavailable")
+            left = await (await admin.execute("SELECT count(*) FROM harness.due_tasks")).fetchone()
+            assert left == (0,)
+            keys = await (await admin.execute("SELECT count(*) FROM core.data_keys")).fetchone()
+            assert keys == (1,)
+    assert task.id
 
 
 async def test_cancel_after_the_worker_died_ends_the_task(world) -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import yaml
 from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
+from memoryos.policy.v1 import reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
 from memoryos_core.clock import SystemClock
 from memoryos_core.config import load
@@ -29,7 +30,7 @@ from memoryos_postgres.keyring import create_epoch_key
 from memoryos_telemetry import Telemetry, TelemetrySection
 from memoryos_testing.postgres import Clone
 
-from .peers import FakeGateway, FakeMemoryFS, InMemoryMemory, InMemoryTools
+from .peers import FakeGateway, FakeMemoryFS, FakeReviews, InMemoryMemory, InMemoryReviews, InMemoryTools
 
 IDS = UlidSource()
 CLOCK = SystemClock()
@@ -147,6 +148,7 @@ class World:
     model: ScriptedServer
     tools: InMemoryTools
     memory: InMemoryMemory
+    reviews: InMemoryReviews
     config_file: Path
     channels: list[grpc.aio.Channel] = field(default_factory=list)
     workers: list[asyncio.subprocess.Process] = field(default_factory=list)
@@ -257,8 +259,15 @@ async def make_world(folder: Path, database: Clone) -> AsyncIterator[World]:
         [(memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, FakeMemoryFS(memory))],
         verifier=memory_tokens, telemetry=telemetry, config=GrpcSection(drain_s=0),
     )  # fmt: skip
-    await gateway.start()
-    await memoryfs.start()
+    policy_tokens = TokenVerifier(keys, "policy", CLOCK)
+    reviews = InMemoryReviews(replace(tools, verify=policy_tokens.subject))
+    policy = Server(
+        "policy",
+        [(reviews_pb2_grpc.add_ReviewsServicer_to_server, FakeReviews(reviews))],
+        verifier=policy_tokens, telemetry=telemetry, config=GrpcSection(drain_s=0),
+    )  # fmt: skip
+    for server in (gateway, memoryfs, policy):
+        await server.start()
     with ScriptedServer(takt_script) as model:
         config = {
             "grpc": {"port_file": str(folder / "harness.port"), "drain_s": 1},
@@ -270,7 +279,7 @@ async def make_world(folder: Path, database: Clone) -> AsyncIterator[World]:
                 "task_key_file": str(folder / "task.pem"),
             },
             "sealing": {"epoch_key_file": str(folder / "epoch.key")},
-            "peers": {"memoryfs": memoryfs.address, "tool_gateway": gateway.address},
+            "peers": {"memoryfs": memoryfs.address, "tool_gateway": gateway.address, "policy": policy.address},
             "models": {"chat_url": model.base_url, "chat_model": "scripted"},
             "harness": {
                 "agents_dir": str(folder / "agents"),
@@ -287,14 +296,15 @@ async def make_world(folder: Path, database: Clone) -> AsyncIterator[World]:
             model=model,
             tools=tools,
             memory=memory,
+            reviews=reviews,
             config_file=folder / "config.yaml",
         )
         try:
             yield made
         finally:
             await made.close()
-            await gateway.stop(0)
-            await memoryfs.stop(0)
+            for server in (gateway, memoryfs, policy):
+                await server.stop(0)
             telemetry.shutdown()
 
 

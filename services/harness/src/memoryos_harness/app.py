@@ -25,6 +25,7 @@ from memoryos_telemetry import Telemetry, TelemetrySection, configure
 
 from memoryos_harness.adapters.agent_files import AgentFiles
 from memoryos_harness.adapters.grpc_memory import GrpcMemory
+from memoryos_harness.adapters.grpc_reviews import GrpcReviews
 from memoryos_harness.adapters.grpc_tools import GrpcTools
 from memoryos_harness.adapters.page_keys import TenantPageKeys
 from memoryos_harness.adapters.postgres_due import PostgresDue
@@ -130,8 +131,8 @@ async def _run_ports(
     identity, peers = config[IdentitySection], config[PeersSection]
     if identity.service_key_file is None or identity.task_key_file is None:
         raise ConfigError("the worker needs identity.service_key_file and identity.task_key_file")
-    if not peers.memoryfs or not peers.tool_gateway:
-        raise ConfigError("the worker needs peers.memoryfs and peers.tool_gateway")
+    if not (peers.memoryfs and peers.tool_gateway and peers.policy):
+        raise ConfigError("the worker needs peers.memoryfs, peers.tool_gateway and peers.policy")
     model = build_chat_model(config[ModelsSection])
     if model is None:
         raise ConfigError("the worker needs models.chat_url: an OpenAI-compatible endpoint")
@@ -148,6 +149,7 @@ async def _run_ports(
         sessions=PostgresSessions(database, sealed, Idempotency(keyring), ids),
         memory=GrpcMemory(channels.open(peers.memoryfs, "memoryfs")),
         tools=GrpcTools(channels.open(peers.tool_gateway, "tool-gateway")),
+        reviews=GrpcReviews(channels.open(peers.policy, "policy"), clock),
         model=model,
         tokens=SignedTaskTokens(TokenSigner.load(identity.task_key_file, clock, ids)),
         clock=clock,

@@ -152,7 +152,8 @@ class TaskJournal(Protocol):
         """Take a task that nobody holds, by compare-and-set on the database's clock; None when there is none.
 
         The epoch grows by one. A lease that ran out, or whose worker is gone,
-        counts as an attempt.
+        counts as an attempt. A task whose content cannot be opened any more
+        (its user was erased) ends here.
         """
 
     async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
@@ -191,8 +192,8 @@ class TaskJournal(Protocol):
     async def end_cancelled(self, lease: Lease) -> None:
         """End a task that was asked to stop; steps that were under way are journaled as not known."""
 
-    async def release(self, lease: Lease) -> None:
-        """Give the lease back and wake another worker at once."""
+    async def release(self, lease: Lease, *, after_s: float = 0.0, stalled: bool = False) -> None:
+        """Give the lease back and wake another worker after a while; `stalled` counts as an attempt that failed."""
 
 
 class DueTasks(Protocol):
@@ -282,6 +283,13 @@ class ToolBox(Protocol):
         LeaseLost when a newer epoch was seen, and DependencyUnavailable when
         the outcome could not be learned: asking again with the same id is safe.
         """
+
+
+class Reviews(Protocol):
+    """Reviews of the policy service."""
+
+    async def is_pending(self, token: str, review_id: str) -> bool:
+        """Tell whether a review is known to wait for people now; False in any doubt."""
 
 
 class TaskTokens(Protocol):

@@ -118,7 +118,8 @@ RETURNING event_count, step_count, stalled_attempts, session_id, agent, agent_ch
 
 -- name: release_task
 UPDATE harness.tasks
-SET lease_holder = NULL, lease_expire_time = NULL, update_time = clock_timestamp()
+SET lease_holder = NULL, lease_expire_time = NULL, stalled_attempts = stalled_attempts + %(stalled)s,
+    update_time = clock_timestamp()
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
     AND lease_epoch = %(epoch)s AND lease_holder IS NOT NULL
 

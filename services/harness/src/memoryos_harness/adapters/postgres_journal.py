@@ -6,7 +6,7 @@ from typing import Any
 
 from memoryos_audit import Actor, AuditEvent, Kind, Outcome, record
 from memoryos_core.canonical import JsonValue
-from memoryos_core.errors import InternalError
+from memoryos_core.errors import InternalError, SealedKeyUnavailable
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
@@ -58,7 +58,11 @@ class PostgresJournal:
             lease = Lease(tenant=tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
             tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0, "holder": holder})
             steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
-            return await self._read_claim(tx, scope, lease, row, steps)
+            try:
+                return await self._read_claim(tx, scope, lease, row, steps)
+            except SealedKeyUnavailable:
+                await self._end_unreadable(tx, lease, TaskState(row["state"]))
+                return None
 
     async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
         """See `TaskJournal.heartbeat`."""
@@ -186,12 +190,12 @@ class PostgresJournal:
             await self._give_up_steps(tx, lease, "cancelled")
             self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: Lease, *, after_s: float = 0.0, stalled: bool = False) -> None:
         """See `TaskJournal.release`."""
         scope = _scope(lease)
         async with self._database.scoped(scope) as tx:
-            await self._release(tx, lease)
-            wake(tx, scope, lease.task_id, WakeUp(0.0, self._quiet_s))
+            await self._release(tx, lease, stalled=int(stalled))
+            wake(tx, scope, lease.task_id, WakeUp(after_s, self._quiet_s))
 
     async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
         opened = self._sealed
@@ -284,9 +288,21 @@ class PostgresJournal:
                 "epoch": lease.epoch,
             })  # fmt: skip
 
-    async def _release(self, tx: Tx, lease: Lease) -> None:
-        if not await tx.execute(QUERIES["release_task"], {"id": lease.task_id, "epoch": lease.epoch}):
+    async def _release(self, tx: Tx, lease: Lease, *, stalled: int = 0) -> None:
+        values = {"id": lease.task_id, "epoch": lease.epoch, "stalled": stalled}
+        if not await tx.execute(QUERIES["release_task"], values):
             raise LeaseLost
+
+    async def _end_unreadable(self, tx: Tx, lease: Lease, state: TaskState) -> None:
+        """End a task that nobody can carry on: no new key is made for an erased user to say so."""
+        if state is TaskState.CANCELLING:
+            moved = await self._move(tx, lease, TaskState.CANCELLED, held=False)
+            self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
+        else:
+            code = SealedKeyUnavailable.reason.lower()
+            message = "What the task needs was erased."
+            moved = await self._move(tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message)
+            self._ended(tx, lease, moved, TaskState.DEAD, code)
 
     async def _die(self, tx: Tx, lease: Lease, code: str, message: str) -> None:
         moved = await self._move(tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message)

@@ -35,6 +35,7 @@ from memoryos_harness.domain.tasks import Step
 from memoryos_harness.errors import CancelRequested, LeaseLost
 from memoryos_harness.operations.ask_model import ask_model
 from memoryos_harness.operations.call_tool import call_tool
+from memoryos_harness.operations.look_at_review import still_waits
 from memoryos_harness.operations.recall_for_model import recall_for_model
 from memoryos_harness.operations.task_run import AttemptFailed, RunPorts, RunSettings, TaskDies, TaskRun
 
@@ -54,10 +55,22 @@ async def run_task(ports: RunPorts, settings: RunSettings, tenant: str, task_id:
     if claim is None:
         return False
     run = TaskRun(ports=ports, settings=settings, claim=claim, stop=stop)
+    try:
+        if not await still_waits(run):
+            await _traced(run)
+    except Exception:
+        # What went wrong could not be written down: the task is given back rather than left to its lease.
+        await _give_back(run, patience_s=settings.lease_s, stalled=True)
+        raise
+    return True
+
+
+async def _traced(run: TaskRun) -> None:
+    claim = run.claim
     attributes: dict[str, str | int] = {
         GEN_AI_OPERATION: INVOKE_AGENT,
         GEN_AI_AGENT: claim.agent.name,
-        TASK_ID: task_id,
+        TASK_ID: claim.lease.task_id,
         SESSION_ID: claim.session_id,
         ATTEMPT: claim.attempt,
         LEASE_EPOCH: claim.lease.epoch,
@@ -67,7 +80,6 @@ async def run_task(ports: RunPorts, settings: RunSettings, tenant: str, task_id:
         _TRACER.span(f"{INVOKE_AGENT} {claim.agent.name}", attributes=attributes),
     ):
         await _held(run)
-    return True
 
 
 async def _held(run: TaskRun) -> None:
@@ -78,7 +90,7 @@ async def _held(run: TaskRun) -> None:
         await asyncio.wait({driver, heart}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         await _cancelled(driver, heart)
-        await asyncio.shield(_give_back(run))
+        await asyncio.shield(_give_back(run, patience_s=0))
         raise
     if not driver.done():
         _LOG.warning("lease lost, stopping", extra={"task_id": run.claim.lease.task_id})
@@ -93,12 +105,24 @@ async def _cancelled(*tasks: asyncio.Future[None]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _give_back(run: TaskRun) -> None:
-    try:
-        await run.ports.journal.release(run.claim.lease)
-    except MemoryOSError as error:
-        # The lease runs out by itself: the task is late, not lost.
-        _LOG.warning("lease not given back", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
+async def _give_back(run: TaskRun, *, patience_s: float, stalled: bool = False) -> None:
+    """Give the lease back; a store that does not answer is asked again for `patience_s`."""
+    failures = 0
+    after_s = run.settings.backoff_s(run.claim.stalled_attempts) if stalled else 0.0
+    until = run.ports.clock.monotonic() + patience_s
+    while True:
+        try:
+            return await run.ports.journal.release(run.claim.lease, after_s=after_s, stalled=stalled)
+        except LeaseLost:
+            return
+        except MemoryOSError as error:
+            # The lease runs out by itself: the task is late, not lost.
+            _LOG.warning("lease not given back", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
+        pause_s = run.settings.backoff_s(failures)
+        if run.ports.clock.monotonic() + pause_s > until:
+            return
+        failures += 1
+        await asyncio.sleep(pause_s)
 
 
 async def _beat(run: TaskRun) -> None:

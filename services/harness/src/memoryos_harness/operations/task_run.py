@@ -13,7 +13,7 @@ from memoryos_models.ports import ChatModel
 from memoryos_harness.domain.states import StepState
 from memoryos_harness.domain.tasks import Counters, Step, StepResult
 from memoryos_harness.errors import CancelRequested
-from memoryos_harness.ports import Claim, MemoryReader, SessionStore, TaskJournal, TaskTokens, ToolBox
+from memoryos_harness.ports import Claim, MemoryReader, Reviews, SessionStore, TaskJournal, TaskTokens, ToolBox
 
 T = TypeVar("T")
 
@@ -53,6 +53,7 @@ class RunPorts:
     sessions: SessionStore
     memory: MemoryReader
     tools: ToolBox
+    reviews: Reviews
     model: ChatModel
     tokens: TaskTokens
     clock: Clock
