@@ -212,9 +212,9 @@ def test_schemas_are_bounded():
 
 def test_exponential_patterns_cost_what_linear_ones_do():
     schema = {"pattern": "^(a+)+$"}
-    started = time.perf_counter()
+    started = time.process_time()
     assert not holds(schema, "a" * 200_000 + "!")
-    assert time.perf_counter() - started < 0.05
+    assert time.process_time() - started < 0.05
 
 
 def test_no_known_slow_pattern_is_slow_or_it_is_refused():
@@ -224,10 +224,10 @@ def test_no_known_slow_pattern_is_slow_or_it_is_refused():
             pattern = compile_pattern(case["pattern"])
         except PatternRefused:
             continue
-        started = time.perf_counter()
+        started = time.process_time()
         for text in texts:
             pattern.matches(text)
-        assert time.perf_counter() - started < 0.5, case["pattern"]
+        assert time.process_time() - started < 0.5, case["pattern"]
 
 
 def test_branching_schemas_end_by_their_steps():
@@ -235,15 +235,15 @@ def test_branching_schemas_end_by_their_steps():
     value: Any = {"b": 1}
     for _ in range(40):
         value = {"a": value, **{f"p{i}": 1 for i in range(8)}}
-    started = time.perf_counter()
+    started = time.process_time()
     assert violations(branch, value) == [("", "limit")]
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 2
 
 
 def test_many_unique_items_are_compared_in_linear_time():
-    started = time.perf_counter()
+    started = time.process_time()
     assert holds({"uniqueItems": True}, [{"a": [i]} for i in range(20_000)])
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_violations_never_hold_the_value():
@@ -290,10 +290,10 @@ def test_objects_are_closed_unless_they_say_otherwise():
 
 def test_depth_is_refused_where_json_is_read_and_not_by_recursion():
     for text in ("[" * 2000 + "]" * 2000, '{"a":' * 2000 + "1" + "}" * 2000, "[" * 100_000):
-        started = time.perf_counter()
+        started = time.process_time()
         with pytest.raises(InvalidField):
             parse_json(text, max_bytes=1_000_000)
-        assert time.perf_counter() - started < 0.05
+        assert time.process_time() - started < 0.05
 
 
 def test_public_tools_can_be_registered():

@@ -118,13 +118,16 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             audit=denials,
             clock=clock,
         )
+        await server.start()
+        await server.set_health(serving=False)  # until the first probe says otherwise
         background = [
             asyncio.create_task(sweep_calls(journal, section.sweep_interval_s)),
             asyncio.create_task(_tell_health(server, database, policy_channel, section.probe_interval_s)),
         ]
         try:
-            await server.serve_until(stop)
+            await stop.wait()
         finally:
+            await server.stop()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -141,7 +144,7 @@ def _channels(config: Config, telemetry: Telemetry, clock: Clock) -> Channels:
 async def _tell_health(server: Server, database: Database, policy: grpc.aio.Channel, interval_s: float) -> None:
     """Keep health what the two are that no call can do without."""
     probe = health_pb2_grpc.HealthStub(policy)
-    told = True
+    told = False
     while True:
         ready = await _answers(database, probe, interval_s)
         if ready is not told:

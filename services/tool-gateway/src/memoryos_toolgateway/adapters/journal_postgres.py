@@ -7,9 +7,11 @@ whose behalf the call is made.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from memoryos_core.crashpoints import crash_point
+from memoryos_core.errors import MemoryOSError
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import DataKey, aad, key_id_of, open_sealed, seal
 from memoryos_postgres import Database, Row, Tx, queries
@@ -23,6 +25,7 @@ from memoryos_toolgateway.domain.decisions import Verdict
 from memoryos_toolgateway.domain.skill import EffectClass
 from memoryos_toolgateway.errors import EpochFenced
 
+_log = logging.getLogger(__name__)
 _QUERIES: Final = queries.load("memoryos_toolgateway")
 
 
@@ -133,8 +136,12 @@ class PostgresJournal:
             overdue = await tx.fetch_all(_QUERIES["overdue_calls"], {"limit": limit})
         expired = 0
         for entry in overdue:
-            async with self._database.tenant(entry["tenant"]) as tx:
-                found = await self._expire(tx, entry["tenant"], entry["call_id"], with_contents=False)
+            try:
+                async with self._database.tenant(entry["tenant"]) as tx:
+                    found = await self._expire(tx, entry["tenant"], entry["call_id"], with_contents=False)
+            except MemoryOSError as error:  # one bad row does not keep the others waiting
+                _log.warning("call not expired", extra={"call_id": entry["call_id"], "reason": error.reason})
+            else:
                 expired += found is not None
         return expired
 

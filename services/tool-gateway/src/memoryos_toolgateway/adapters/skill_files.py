@@ -46,6 +46,11 @@ SKILLS_MAX: Final = 500
 """BatchDecide takes 500 actions, so one listing is one question to policy."""
 _ENDPOINT_NAME: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PORT_MAX: Final = 65_535
+_OWN_HEADERS: Final = frozenset(
+    {"host", "connection", "content-length", "content-type", "transfer-encoding", "te", "upgrade", "expect", "cookie"}
+    | {"authorization", "proxy-authorization", "accept", "accept-encoding", "user-agent", "traceparent", "via"}
+)
+"""Headers that say where a request goes, how it is read or who sends it."""
 
 
 def load_registry(folders: Sequence[Path], endpoints: Mapping[str, str]) -> SkillRegistry:
@@ -132,6 +137,10 @@ class _SkillFile:
         except SchemaRefused as error:
             raise self._refused(f"/parameters{error.pointer}", str(error)) from None
 
+    def _check_header(self, name: str) -> None:
+        if name.lower() in _OWN_HEADERS:
+            raise self._refused("/connector/idempotency_header", f"{name} is not for keys")
+
     def _check_effect(self, effect_class: EffectClass, connector: HttpConnector | BuiltinConnector) -> None:
         if isinstance(connector, HttpConnector):
             if effect_class is EffectClass.KEYED and not connector.request.idempotency_header:
@@ -144,6 +153,7 @@ class _SkillFile:
     def _connector(self, declared: dict[str, Any]) -> HttpConnector | BuiltinConnector:
         if declared["type"] == "builtin":
             return BuiltinConnector(operation=Operation(declared["operation"]))
+        self._check_header(declared.get("idempotency_header", ""))
         return HttpConnector(request=self._request("/connector", declared))
 
     def _resource(self, declared: dict[str, Any]) -> ResourceMapping:

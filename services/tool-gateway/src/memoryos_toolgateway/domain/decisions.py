@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from memoryos_toolgateway.domain.skill import Skill
 
-DENIED_MESSAGE = "This call is not allowed."
+DENIED_MESSAGE: Final = "This call is not allowed."
+MESSAGE_CHARACTERS_MAX: Final = 500
+"""Longer sentences of policy are cut: they are kept in plain and shown to models."""
 
 
 class Effect(StrEnum):
@@ -81,6 +84,7 @@ def judge(decision: Decision, *, call_id: str, review_id: str = "") -> Verdict:
     obligations only, asks for a review with an approval obligation, or allows
     without one or on this call's own review.
     """
+    message = decision.agent_message[:MESSAGE_CHARACTERS_MAX]
     fits = decision.obligations_known and decision.call_id == call_id and bool(decision.id)
     if fits and decision.effect is Effect.ALLOW:
         rests_on_review = bool(decision.review_id)
@@ -92,11 +96,11 @@ def judge(decision: Decision, *, call_id: str, review_id: str = "") -> Verdict:
             action=Action.PARK,
             decision_id=decision.id,
             review_id=review_id,
-            agent_message=decision.agent_message or "This call waits for a person's approval.",
+            agent_message=message or "This call waits for a person's approval.",
         )
     return Verdict(
         action=Action.DENY,
         decision_id=decision.id,
         error_code="denied",
-        agent_message=(decision.agent_message if decision.effect is Effect.DENY else "") or DENIED_MESSAGE,
+        agent_message=(message if decision.effect is Effect.DENY else "") or DENIED_MESSAGE,
     )
