@@ -20,7 +20,10 @@ class MemoryFSSection(Section):
         description="Longest wait for the embedder in one call; the call's deadline is shorter.",
     )
     recall_depth: int = Field(
-        default=200, ge=20, le=2000, description="Candidates that each arm of recall gives to the fusion."
+        default=50,
+        ge=20,
+        le=2000,
+        description="Candidates that each arm of recall gives to the fusion; 20 change no answer of the evaluation.",
     )
     embed_poll_s: float = Field(
         default=1.0, gt=0, le=60, description="How often the due queue of vectors is looked at."

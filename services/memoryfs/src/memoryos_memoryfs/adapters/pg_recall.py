@@ -15,7 +15,7 @@ from memoryos_vectors.ports import Exactness, IndexScope, VectorQuery
 from memoryos_memoryfs.adapters.pg_items import IDS_MAX, PgItems
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.domain.fusion import Corpus, lexical_shares
+from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.ports import DenseAnswer, ItemFilter, LexicalAnswer, Vector, Within
 
@@ -89,24 +89,24 @@ class PgRecall:
         corpus = Corpus(item_count=stats["item_count"], length_mean=stats["length_mean"])
         if len(hashes) > QUERY_WORDS_MAX:
             hashes, counts = await self._rarest(hashes, counts, conditions, params)
-        rows = await self._session.tx.fetch_all(
+        held = await self._session.tx.fetch_one(
             _QUERIES["lexical"].replace("/*conditions*/", conditions),
             {**params, "hashes": hashes, "limit": MATCHED_MAX + 1},
             binary=True,
         )
-        if not rows:
+        if held is None or not held["ids"]:
             return NOTHING
         shares = lexical_shares(
             corpus,
             np.array(counts, dtype=np.int64),
-            np.array([row["counts"] for row in rows], dtype=np.int64),
-            np.array([row["length"] for row in rows], dtype=np.int64),
+            np.array(held["counts"], dtype=np.int64),
+            np.array(held["lengths"], dtype=np.int64),
         )
-        order = sorted(range(len(rows)), key=lambda n: (-shares[n], rows[n]["item_id"]))
+        ids: list[str] = held["ids"]
         return LexicalAnswer(
-            best=tuple(rows[n]["item_id"] for n in order[:limit]),
-            shares={rows[n]["item_id"]: float(shares[n]) for n in order},
-            truncated=len(rows) > MATCHED_MAX,
+            best=_best(ids, shares, limit),
+            shares=dict(zip(ids, shares.tolist(), strict=True)),
+            truncated=len(ids) > MATCHED_MAX,
         )
 
     async def _rarest(
@@ -135,3 +135,10 @@ class PgRecall:
         row = await self._session.tx.fetch_one(_QUERIES[query].replace("/*conditions*/", conditions), params)
         assert row is not None
         return row
+
+
+def _best(ids: Sequence[str], shares: Floats, limit: int) -> tuple[str, ...]:
+    """Give the ids of the `limit` highest shares, best first, ties by id."""
+    least = np.partition(shares, -limit)[-limit] if limit < len(shares) else 0.0
+    chosen = [(-float(shares[n]), ids[n]) for n in np.flatnonzero(shares >= least).tolist()]
+    return tuple(item_id for _, item_id in sorted(chosen)[:limit])
