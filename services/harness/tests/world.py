@@ -197,6 +197,8 @@ class World:
             "memoryos_harness.worker",
             env={
                 "PATH": os.defpath,
+                # The mutation run tests a copy of the tree.
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
                 "MEMORYOS_CONFIG": str(self.config_file),
                 "MEMORYOS_HARNESS__WORKER_NAME": name,
                 "MEMORYOS_CRASH_POINT": crash_point,

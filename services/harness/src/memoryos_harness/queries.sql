@@ -85,7 +85,7 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 RETURNING state
 
 -- name: lock_task
-SELECT state, lease_epoch, stalled_attempts,
+SELECT state, lease_epoch, stalled_attempts, lease_holder IS NOT NULL AS held,
     COALESCE(lease_expire_time > clock_timestamp(), false) AS live
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s

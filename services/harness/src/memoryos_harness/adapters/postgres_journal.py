@@ -241,13 +241,13 @@ class PostgresJournal:
         Raises LeaseLost when the epoch is another one, and CancelRequested when
         the task was asked to stop, unless `keep_cancelling`.
         """
-        before = TaskState((await self._lock(tx, lease))["state"])
-        after = wanted
+        row = await self._lock(tx, lease)
+        before, after = TaskState(row["state"]), wanted
         if before is TaskState.CANCELLING and wanted is not TaskState.CANCELLED:
             after = before
         elif not may_become(before, wanted):
-            if before in ENDED:
-                raise LeaseLost
+            if before in ENDED or row["lease_epoch"] != lease.epoch or not row["held"]:
+                raise LeaseLost  # it went on without us
             raise InternalError(f"a task does not go from {before} to {wanted}")
         values = {
             "id": lease.task_id, "epoch": lease.epoch, "state": str(after), "held": held, "parked": parked,
