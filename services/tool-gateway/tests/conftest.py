@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from memoryos_core.sealing import DataKey
 from memoryos_postgres import Database, roles
 from memoryos_postgres.keyring import PostgresKeyRing
@@ -77,7 +78,7 @@ def shared_key_ring() -> PostgresKeyRing:
     return PostgresKeyRing(DataKey.generate())
 
 
-@pytest.fixture(scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def deployment(
     tmp_path_factory: pytest.TempPathFactory, shared_clone: Clone, upstream_port: int
 ) -> AsyncIterator[World]:
@@ -91,7 +92,7 @@ async def deployment(
             yield made
 
 
-@pytest.fixture(scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def serving_gateway(deployment: World) -> AsyncIterator[World]:
     """One gateway for all tests that do not harm it."""
     async with deployment.gateway():
