@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from memoryos_models.scripted import ScriptedServer
 from memoryos_sdk import Client, connect
@@ -54,3 +55,9 @@ async def world() -> AsyncIterator[World]:
             yield world
             for client in world.clients.values():
                 await client.close()
+
+
+@pytest.fixture(scope="session")
+def owned() -> dict[str, str]:
+    """What u-owner has, by kind; filled by the first test that asks for it."""
+    return {}

@@ -46,9 +46,13 @@ async def write_everywhere(world: World) -> None:
     await reviewer.reviews.deny(parked.review_id, comment=f"no {CANARY} {CHINESE}")
 
 
-def admin_dsn(world: World) -> str:
+def postgres_port(world: World) -> int:
     run = json.loads((world.stack.folder / "run" / "status.json").read_text())
-    port = next(child["address"].rsplit(":", 1)[1] for child in run["children"] if child["name"] == "postgres")
+    return int(next(child["address"].rsplit(":", 1)[1] for child in run["children"] if child["name"] == "postgres"))
+
+
+def admin_dsn(world: World) -> str:
+    port = postgres_port(world)
     password = read_secret(password_file(world.stack.folder / "secrets", "postgres"))
     return f"host=127.0.0.1 port={port} dbname=memoryos user=postgres password={password}"
 

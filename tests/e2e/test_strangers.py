@@ -44,11 +44,6 @@ def fresh() -> str:
     return uuid.uuid4().hex
 
 
-@pytest.fixture(scope="module")
-def owned() -> dict[str, str]:
-    return {}
-
-
 async def own(world: World, owned: dict[str, str]) -> dict[str, str]:
     """Let u-owner have one of everything that has a name."""
     if owned:
