@@ -31,12 +31,12 @@ CREATE TABLE memoryfs.paths (
 -- The ids of the caller's principals, asked once a statement by the policies below.
 CREATE FUNCTION memoryfs.reader_ids() RETURNS int4[]
 LANGUAGE plpgsql STABLE PARALLEL SAFE
-SET search_path = pg_catalog
 AS $$
 BEGIN
     RETURN ARRAY(
         SELECT p.id FROM memoryfs.principals p
-        WHERE p.tenant = core.tenant() AND p.name = ANY (core.principals())
+        WHERE p.tenant OPERATOR(pg_catalog.=) core.tenant()
+            AND p.name OPERATOR(pg_catalog.=) ANY (core.principals())
     );
 END
 $$;
