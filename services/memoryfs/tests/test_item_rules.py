@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_core.errors import InvalidField
@@ -129,6 +129,8 @@ paths = st.builds(
 
 
 @given(paths, paths)
+@example(MemoryPath("acme", Kind.EPISODIC, ("a", "b")), MemoryPath("acme", Kind.EPISODIC, ("a", "bc")))
+@example(MemoryPath("acme", Kind.EPISODIC, ("a",)), MemoryPath("acme", Kind.EPISODIC, ("a", "b")))
 def test_the_key_of_a_path_says_below_exactly_where_the_grammar_does(outer, inner):
     start, key = path_key(KEY, outer), path_key(KEY, inner)
     assert (start <= key < subtree_end(start)) == outer.contains(inner)
