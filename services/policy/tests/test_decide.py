@@ -294,6 +294,61 @@ async def test_no_opa_no_bundle_and_a_lost_opa_deny_and_show_in_health(tmp_path:
         await wait_for_health(world, NOT_SERVING)
 
 
+def listing(*names: str) -> policy_pb2.BatchDecideRequest:
+    return policy_pb2.BatchDecideRequest(
+        requests=[policy_pb2.DecideRequest(purpose=policy_pb2.PURPOSE_LIST, action=action(name)) for name in names]
+    )
+
+
+async def test_a_listing_without_opa_is_an_error_and_not_empty(tmp_path: Path, database: Clone) -> None:
+    """Who is told of no skills gives up for good; who is told of an outage comes back (FAULTS A6)."""
+    async with opa_server(tmp_path) as first:
+        port = first.port
+    world = make_world(tmp_path, database, port)
+    async with serving(world):
+        gateway = world.gateway()
+
+        async def listed() -> list[int]:
+            answer = await gateway.policy.BatchDecide(
+                listing("mes.takt_time", "nope"), metadata=gateway.metadata, timeout=20
+            )
+            return [one.effect for one in answer.decisions]
+
+        async with refused("DEPENDENCY_UNAVAILABLE"):
+            await listed()
+        async with opa_server(tmp_path, port=port, without_bundle=True), refused("DEPENDENCY_UNAVAILABLE"):
+            await listed()
+        async with opa_server(tmp_path, port=port) as opa:
+            await wait_for_health(world, SERVING)
+            assert await listed() == [ALLOW, DENY]
+            os.kill(opa.process.pid, signal.SIGSTOP)
+            try:
+                async with refused("DEPENDENCY_UNAVAILABLE"):
+                    await listed()
+            finally:
+                os.kill(opa.process.pid, signal.SIGCONT)
+        async with refused("DEPENDENCY_UNAVAILABLE"):
+            await listed()
+
+
+async def test_rules_of_one_skill_that_fail_hide_that_skill_alone(tmp_path: Path, database: Clone) -> None:
+    rules = tmp_path / "rules"
+    shutil.copytree(default_bundle_dir(), rules, ignore=shutil.ignore_patterns("*_test.rego"))
+    skill = rules / "memoryos" / "skills" / "x.broken"
+    skill.mkdir()
+    (skill / "x.broken.rego").write_text(
+        'package memoryos.skills["x.broken"]\n\nvisible if to_number(input.action.skill) > 5\n'
+    )
+    async with opa_server(tmp_path, bundle_dir=rules) as opa:
+        world = make_world(tmp_path, database, opa.port)
+        async with serving(world):
+            gateway = world.gateway()
+            answer = await gateway.policy.BatchDecide(
+                listing("x.broken", "mes.takt_time"), metadata=gateway.metadata, timeout=20
+            )
+    assert [one.effect for one in answer.decisions] == [DENY, ALLOW]
+
+
 async def test_a_failing_built_in_in_a_deny_rule_denies(tmp_path: Path, database: Clone) -> None:
     rules = tmp_path / "rules"
     shutil.copytree(default_bundle_dir(), rules, ignore=shutil.ignore_patterns("*_test.rego"))

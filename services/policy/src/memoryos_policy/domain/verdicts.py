@@ -11,6 +11,7 @@ AGENT_MESSAGE_DENIED: Final = "This action is not permitted."
 AGENT_MESSAGE_UNDECIDED: Final = "This action could not be checked just now and was not carried out."
 POLICY_NOT_READY: Final = "policy_not_ready"
 POLICY_MISSING: Final = "policy_missing"
+_ENGINE_AWAY: Final = frozenset({POLICY_NOT_READY, POLICY_MISSING, "policy_error:timeout", "policy_error:unreachable"})
 
 
 class Effect(StrEnum):
@@ -54,6 +55,16 @@ class Verdict:
     approval: Approval | None = None
     revision: str = ""
     confirm_time: datetime | None = None
+
+    @property
+    def undecided(self) -> bool:
+        """Whether no rules have spoken: it is a deny because of a fault of ours."""
+        return not self.revision
+
+    @property
+    def engine_away(self) -> bool:
+        """Whether that fault is the engine's absence, and no rule's."""
+        return self.undecided and any(reason.code in _ENGINE_AWAY for reason in self.reasons)
 
 
 def refusal(code: str, text: str, *, agent_message: str = AGENT_MESSAGE_UNDECIDED) -> Verdict:

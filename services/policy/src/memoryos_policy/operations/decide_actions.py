@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from memoryos_core.canonical import action_digest, canonical_json
 from memoryos_core.clock import Clock
+from memoryos_core.errors import DependencyUnavailable
 from memoryos_core.scope import Scope
 from memoryos_core.tokens import Identity
 
 from memoryos_policy.domain.decisions import Decision, Draft
 from memoryos_policy.domain.questions import Purpose, Question, ReviewFacts, input_document
-from memoryos_policy.domain.verdicts import Effect
+from memoryos_policy.domain.verdicts import Effect, Verdict
 from memoryos_policy.errors import DigestMismatch
 from memoryos_policy.ports import CallAction, DecisionStore, PolicyDecisionPoint
 
@@ -31,7 +32,9 @@ class DecideActions:
 
         Raises DigestMismatch, before anything is asked, when a digest is not
         the one of its action. Raises when the decisions cannot be kept: then
-        nobody may act. Failures of the decision point are denials.
+        nobody may act. Failures of the decision point are denials of calls; a
+        listing that it did not answer is DependencyUnavailable, since a caller
+        who is told of no skills believes that it has none.
         """
         scope = Scope.of(identity)
         for question in questions:
@@ -41,6 +44,7 @@ class DecideActions:
         drafts = await asyncio.gather(
             *(self._draft(identity, service, question, reviews.get(_call_action(question))) for question in questions)
         )
+        _check_listing([draft.verdict for draft in drafts if draft.question.purpose is Purpose.LIST])
         return await self._keep(scope, service, drafts)
 
     async def _reviews(self, scope: Scope, questions: Sequence[Question]) -> Mapping[CallAction, ReviewFacts]:
@@ -71,6 +75,12 @@ class DecideActions:
 
 def _call_action(question: Question) -> CallAction:
     return question.call_id, question.action_digest
+
+
+def _check_listing(verdicts: Sequence[Verdict]) -> None:
+    """Raise DependencyUnavailable when the engine was away; rules of one skill that fail hide that skill alone."""
+    if any(verdict.engine_away for verdict in verdicts) or (verdicts and all(v.undecided for v in verdicts)):
+        raise DependencyUnavailable
 
 
 def _check_digest(identity: Identity, question: Question) -> None:
