@@ -136,6 +136,24 @@ async def test_the_json_test_suite(bench: Bench):
 ANYTHING = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "value": True}}
 
 
+async def test_arguments_that_grow_beyond_the_limit_in_canonical_form_are_refused(bench: Bench):
+    """1e15 is kept as 1000000000000000.0; what is kept must be what policy and a later resume can read."""
+    write_skills(bench.folder, skill_document("do", "ok", parameters=ANYTHING))
+    bench.policy.rules["do"] = allow
+    with pytest.raises(InvalidField):
+        await bench.raw("do", b'{"name":"a","value":[' + b",".join([b"1e15"] * 50_000) + b"]}")
+    assert bench.policy.asked == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "数" * 200], ids=ascii)
+async def test_a_resource_id_that_policy_cannot_take_is_refused(bench: Bench, name: str):
+    connector = {"type": "http", "endpoint": "${UPSTREAM}", "method": "POST", "path": "/ok/x", "body": "arguments"}
+    ready(bench, connector=connector, resource={"type": "order", "id": "/name"})
+    with pytest.raises(ArgumentsInvalid):
+        await bench.call("do", name=name)
+    assert bench.policy.asked == []
+
+
 async def test_exact_numbers_reach_the_upstream(bench: Bench):
     write_skills(bench.folder, skill_document("do", "echo", parameters=ANYTHING))
     bench.policy.rules["do"] = allow

@@ -16,7 +16,7 @@ from memoryos_toolgateway.adapters.policy_grpc import GrpcPolicy
 from memoryos_toolgateway.adapters.skill_files import load_registry
 from memoryos_toolgateway.domain.decisions import Action, Effect, Question, Resource, judge
 from memoryos_toolgateway.domain.skill import Skill
-from memoryos_toolgateway.errors import PolicyUnavailable
+from memoryos_toolgateway.errors import ArgumentsInvalid, PolicyUnavailable
 from memoryos_toolgateway.ports import PolicyClient
 from memoryos_toolgateway.registry import SkillRegistry
 
@@ -137,6 +137,19 @@ async def test_a_review_is_for_one_call_and_action(case: Case):
     other_action = case.question("refund.create", question.call_id, name="O-2", amount=900)
     changed = judge(await case.client.decide(other_action), call_id=question.call_id, review_id=review_id)
     assert changed.action is not Action.SEND
+
+
+async def test_a_question_that_policy_cannot_take_is_no_outage(tmp_path: Path, world: World):
+    telemetry = Telemetry(TelemetrySection(span_dir=tmp_path / "spans"), "tool-gateway", SystemClock())
+    channels = Channels("tool-gateway", world.services["tool-gateway"], telemetry, GrpcSection())
+    write_skills(tmp_path / "skills", *demo_skills())
+    registry = load_registry([tmp_path / "skills"], {"UPSTREAM": "127.0.0.1:1"})
+    case = Case(GrpcPolicy(channels.open(world.address("policy"), "policy"), 10), registry, world.tenant, None)
+    token = dict(world.caller().metadata)["authorization"].removeprefix("Bearer ")
+    with subject_token(token), pytest.raises(ArgumentsInvalid):
+        await case.client.decide(case.question("mes.takt_time", resource=Resource(type="line", id="\0"), name="A"))
+    await channels.close()
+    telemetry.shutdown()
 
 
 async def test_no_answer_is_an_error_and_no_decision(tmp_path: Path, world: World):

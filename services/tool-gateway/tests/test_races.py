@@ -101,7 +101,7 @@ async def test_past_its_deadline_a_harmless_one_is_sent_again_when_asked_for(ben
 
 
 async def test_the_sweeper_finds_it_in_every_tenant(lone_bench: Bench):
-    ready(lone_bench, "gate")
+    ready(lone_bench, "gate", timeout_s=30)
     replica = lone_bench.replica()
     for tenant in ("", "other", "third"):
         call = await lone_bench.call("do", replica=replica, scope=lone_bench.scope(tenant), name="a", wait_s=0.2)

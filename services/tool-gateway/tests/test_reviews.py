@@ -1,10 +1,12 @@
 """Calls that wait for a person: bound to the call, once, and asked again right before (H1–H4, I4)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from memoryos_toolgateway.domain import messages
-from memoryos_toolgateway.domain.calls import Call
+from memoryos_toolgateway.domain.calls import Call, CallState
 from memoryos_toolgateway.domain.decisions import Action, Question, Verdict
 from memoryos_toolgateway.errors import CallDigestMismatch, PolicyUnavailable
 
@@ -187,6 +189,62 @@ async def test_a_review_that_could_not_be_opened_is_opened_by_the_next_call(benc
     bench.policy.open_review = opened
     call = await bench.call("do", name="a")
     assert (call.state, call.review_id) == ("PARKED", bench.policy.reviews[call.id].id)
+
+
+async def test_a_review_approved_before_its_id_was_journaled_is_not_lost(bench: Bench):
+    """Killed between OpenReview and the row: a person approves what they see, and the approval counts."""
+    write_skills(bench.folder, skill_document("do", "ok"))
+    bench.policy.rules["do"] = review
+    opened, bench.policy.open_review = bench.policy.open_review, answer_lost(bench.policy.open_review)
+    with pytest.raises(PolicyUnavailable):
+        await bench.call("do", name="a")
+    bench.policy.open_review = opened
+    (call_id,) = bench.policy.reviews
+    bench.policy.resolve(call_id, "approved")
+    done = await bench.call("do", name="a")
+    assert (done.state, done.review_id) == ("SUCCEEDED", bench.policy.reviews[call_id].id)
+    assert bench.upstream.effects == {"a": 1}
+    assert await bench.rows("SELECT approval_used FROM toolgateway.calls") == [{"approval_used": True}]
+
+
+async def test_a_review_denied_before_its_id_was_journaled_denies(bench: Bench):
+    write_skills(bench.folder, skill_document("do", "ok"))
+    bench.policy.rules["do"] = review
+    opened, bench.policy.open_review = bench.policy.open_review, answer_lost(bench.policy.open_review)
+    with pytest.raises(PolicyUnavailable):
+        await bench.call("do", name="a")
+    bench.policy.open_review = opened
+    (call_id,) = bench.policy.reviews
+    bench.policy.resolve(call_id, "denied")
+    assert (await bench.call("do", name="a")).state == "DENIED"
+    assert bench.upstream.requests == []
+
+
+async def test_a_parking_that_comes_late_leaves_the_review_of_the_call(bench: Bench):
+    """Two callers park one call: what the first wrote stays when the second knows of no review yet."""
+    call = await parked(bench)
+    late = Verdict(action=Action.PARK, decision_id="dec_late")
+    again = await bench.journal.park(bench.scope(), call, late)
+    assert again is not None
+    assert again.review_id == call.review_id
+
+
+async def test_a_deny_of_who_knew_of_no_review_denies_nothing(bench: Bench):
+    """The verdict was given for the row as it was; by now its review may be approved."""
+    call = await parked(bench)
+    verdict = Verdict(action=Action.DENY, decision_id="dec_late", error_code="denied")
+    for stale in ({"review_id": ""}, {"review_id": "", "state": CallState.INTENDED}):
+        assert await bench.journal.deny(bench.scope(), replace(call, **stale), verdict) is None
+    bench.policy.resolve(call.id, "approved")
+    assert (await bench.call("do", name="a")).state == "SUCCEEDED"
+
+
+def answer_lost(open_review: Callable[[str, str, str], Awaitable[str]]) -> Callable[[str, str, str], Awaitable[str]]:
+    async def lost(call_id: str, action_digest: str, decision_id: str) -> str:
+        await open_review(call_id, action_digest, decision_id)
+        raise PolicyUnavailable
+
+    return lost
 
 
 async def unavailable(*_: object) -> str:

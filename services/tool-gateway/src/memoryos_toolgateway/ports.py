@@ -45,7 +45,7 @@ class Journal(Protocol):
         """
 
     async def deny(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
-        """INTENDED or PARKED → DENIED; None when it has moved on."""
+        """INTENDED or PARKED → DENIED; None when it has moved on, or has a review that `call` does not know of."""
 
     async def finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:
         """Journal how this dispatch ended; also resolves the UNKNOWN that a sweeper made of it.
@@ -64,7 +64,7 @@ class PolicyClient(Protocol):
     """Policy as the caller of the current RPC sees it. Raises PolicyUnavailable when it does not answer."""
 
     async def decide(self, question: Question) -> Decision:
-        """Give the decision on one action, which policy keeps."""
+        """Give the decision on one action, which policy keeps; ArgumentsInvalid when it can judge no such action."""
 
     async def visible(self, skills: Sequence[Skill]) -> list[bool]:
         """Tell for each skill whether the caller could be allowed, or sent to review, at all."""

@@ -34,7 +34,8 @@ RETURNING *, false AS overdue;
 
 -- name: park_call
 UPDATE toolgateway.calls
-SET state = 'PARKED', decision_id = %(decision_id)s, review_id = %(review_id)s, agent_message = %(agent_message)s
+SET state = 'PARKED', decision_id = %(decision_id)s, agent_message = %(agent_message)s,
+    review_id = CASE WHEN %(review_id)s = '' THEN review_id ELSE %(review_id)s END
 WHERE tenant = %(tenant)s AND id = %(id)s AND state IN ('INTENDED', 'PARKED')
 RETURNING *, false AS overdue;
 
@@ -62,6 +63,8 @@ UPDATE toolgateway.calls
 SET state = 'DENIED', decision_id = CASE WHEN %(decision_id)s = '' THEN decision_id ELSE %(decision_id)s END,
     error_code = %(error_code)s, agent_message = %(agent_message)s, end_time = clock_timestamp()
 WHERE tenant = %(tenant)s AND id = %(id)s AND state IN ('INTENDED', 'PARKED')
+    -- A verdict given without knowing of the call's review says nothing of it.
+    AND state = %(from_state)s AND review_id = %(known_review_id)s
 RETURNING *, false AS overdue;
 
 -- name: finish_call

@@ -107,8 +107,9 @@ class PostgresJournal:
 
     async def deny(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
         """INTENDED or PARKED → DENIED; see ports.Journal."""
+        params = {**_verdict_params(call, verdict), "from_state": call.state, "known_review_id": call.review_id}
         async with self._database.scoped(scope) as tx:
-            row = await tx.fetch_one(_QUERIES["deny_call"], _verdict_params(call, verdict))
+            row = await tx.fetch_one(_QUERIES["deny_call"], params)
             return None if row is None else await self._ended(tx, row, with_contents=True)
 
     async def finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:

@@ -15,7 +15,7 @@ from memoryos_core.errors import DeadlineExceeded
 
 from memoryos_toolgateway.domain.decisions import Decision, Effect, Question
 from memoryos_toolgateway.domain.skill import EffectClass, Skill
-from memoryos_toolgateway.errors import PolicyUnavailable
+from memoryos_toolgateway.errors import ArgumentsInvalid, PolicyUnavailable
 
 _EFFECTS: Final = {
     policy_pb2.EFFECT_ALLOW: Effect.ALLOW,
@@ -50,7 +50,12 @@ class GrpcPolicy:
         )
         try:
             response = await self._policy.Decide(request, timeout=self._timeout_s)
-        except (grpc.aio.AioRpcError, DeadlineExceeded):
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                # Asking again would not help: this is no outage.
+                raise ArgumentsInvalid.of([("", "expected what policy can judge")]) from None
+            raise PolicyUnavailable from None
+        except DeadlineExceeded:
             raise PolicyUnavailable from None
         return _decision(response.decision)
 

@@ -46,9 +46,10 @@ def _id(skill: Skill, arguments: dict[str, Any]) -> str:
     found = pointers.MISSING if pointer is None else pointers.find(arguments, pointer)
     if found is pointers.MISSING:
         return ""
-    if isinstance(found, bool) or not isinstance(found, str | int) or len(str(found).encode()) > ID_BYTES_MAX:
+    plain = isinstance(found, str | int) and not isinstance(found, bool)
+    if not plain or len(str(found).encode()) > ID_BYTES_MAX or "\0" in str(found):
         raise ArgumentsInvalid.of(
-            [(pointer or "", f"expected a string of at most {ID_BYTES_MAX} bytes, or an integer")]
+            [(pointer or "", f"expected a string of at most {ID_BYTES_MAX} bytes without NUL, or an integer")]
         )
     return str(found)
 

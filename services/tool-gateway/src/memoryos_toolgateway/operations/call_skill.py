@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from memoryos_core.canonical import action_digest, canonical_json, parse_json
 from memoryos_core.crashpoints import crash_point
+from memoryos_core.errors import InvalidField
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 
@@ -76,6 +77,8 @@ class CallSkill:
             field="arguments_json",
         )
         canonical = canonical_json(arguments)
+        if len(canonical) > ARGUMENTS_BYTES_MAX:  # 1e15 becomes 1000000000000000.0
+            raise InvalidField.of("arguments_json", f"more than {ARGUMENTS_BYTES_MAX} bytes in canonical form")
         call = await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch)
         if call is None:
             call, verdict = await self._begin(scope, request, arguments, canonical)
@@ -157,6 +160,12 @@ class CallSkill:
         """Take the next step of a call that can go on; None when another caller took it."""
         arguments = cast("dict[str, Any]", parse_json(call.arguments, max_bytes=ARGUMENTS_BYTES_MAX))
         if verdict is None:
+            if call.state is CallState.PARKED and not call.review_id:
+                # Its parking was cut off: the review may be open, and even approved, without this row knowing.
+                parked = await self._open_review(scope, call, call.decision_id, call.agent_message)
+                if parked is None:
+                    return None
+                call = parked
             verdict = await self.decider.again(call, arguments)
         if verdict.action is Action.SEND:
             skill = self.registry.get(call.skill)
@@ -181,13 +190,12 @@ class CallSkill:
             if parked is None:
                 return None
             call = parked
-        review_id = await self.policy.open_review(call.id, call.action_digest, verdict.decision_id)
-        opened = Verdict(
-            action=Action.PARK,
-            decision_id=verdict.decision_id,
-            review_id=review_id,
-            agent_message=verdict.agent_message,
-        )
+        return await self._open_review(scope, call, verdict.decision_id, verdict.agent_message)
+
+    async def _open_review(self, scope: Scope, call: Call, decision_id: str, agent_message: str) -> Call | None:
+        """See to it that the review of a parked call is open and its row names it; None when it has moved on."""
+        review_id = await self.policy.open_review(call.id, call.action_digest, decision_id)
+        opened = Verdict(action=Action.PARK, decision_id=decision_id, review_id=review_id, agent_message=agent_message)
         return await self.journal.park(scope, call, opened)
 
 
