@@ -62,7 +62,7 @@ test-unit: setup ## Run the tests of one package or file: make test-unit ARGS="l
 	$(BIN)/pytest -q $(or $(ARGS),libs services)
 
 test-chaos: setup ## Kill processes at every named crash point.
-	$(BIN)/pytest -q -m chaos tests/chaos
+	$(BIN)/pytest -q -m chaos
 
 check: setup ## Format, lint, types, import contracts, protos, policies, references, tidy.
 	$(BIN)/ruff format --check .

@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 from memoryos_cli.main import run
+from memoryos_models.scripted import ScriptedServer
 from memoryos_postgres.embedded import running_pids
 
 MOS = [sys.executable, "-m", "memoryos_cli.main"]
+ANSWER = "第三季度：九月三十日。"
+"""What the scripted model says to everything."""
 START_S = 120.0
 WAIT_S = 60.0
 CHILDREN = {"postgres", "opa", "policy", "memoryfs", "tool-gateway", "harness", "harness-worker", "audit-sealer"}
@@ -36,8 +39,9 @@ def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
 class Deployment:
     """`mos up` as a child of the tests."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, chat_url: str = "http://127.0.0.1:9/v1") -> None:
         self.data = data
+        self.chat_url = chat_url
         self.process: subprocess.Popen[bytes] | None = None
         # Nothing of the machine's own settings may steer the tests.
         self.environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -47,8 +51,7 @@ class Deployment:
         """Start it unless it runs, and wait until it serves."""
         if self.process is not None and self.process.poll() is None:
             return
-        # No task runs here: the address only has to be there for the worker to start.
-        argv = [*MOS, "up", "--set", "models.chat_url=http://127.0.0.1:9/v1"]
+        argv = [*MOS, "up", "--set", f"models.chat_url={self.chat_url}", "--set", "models.chat_model=scripted"]
         with (self.data.parent / "up.log").open("ab") as log:
             self.process = subprocess.Popen(argv, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until(lambda: self._serves() or self.process is None or self.process.poll() is not None, START_S)
@@ -101,9 +104,10 @@ class Deployment:
 @pytest.fixture(scope="session")
 def shared_deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("mos")
-    deployment = Deployment(folder / "data")
-    yield deployment
-    deployment.stop()
+    with ScriptedServer(lambda request: ANSWER) as model:
+        deployment = Deployment(folder / "data", model.base_url)
+        yield deployment
+        deployment.stop()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from .conftest import Deployment
+from .conftest import ANSWER, Deployment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 PATH = "/tenants/acme/memory/episodic/commands"
@@ -114,6 +114,23 @@ def test_sessions_and_reviews_are_there(deployment: Deployment) -> None:
     assert deployment.mos("session", "show", session, "--user", "somebody-else").returncode == 3
     assert deployment.json("review", "list") == []
     assert deployment.mos("task", "run", "nobody", "hello", "--session", session).returncode == 3
+
+
+def test_a_task_runs_to_its_answer_and_can_be_read_back(deployment: Deployment) -> None:
+    done = deployment.mos("task", "run", "assistant", "When is Q3 delivered?")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, ANSWER), done.stderr
+    task = deployment.json("task", "run", "assistant", "第三季度什么时候交付？")
+    assert (task["state"], task["output"]) == ("succeeded", ANSWER)
+    steps = deployment.json("task", "steps", task["id"])
+    assert [step["kind"] for step in steps] == ["memory_read", "model_call"]
+    assert "model_call" in deployment.mos("task", "steps", task["id"], "--full").stdout
+    assert ANSWER in deployment.mos("task", "show", task["id"]).stdout
+    assert deployment.mos("task", "watch", task["id"]).stdout.splitlines()[-1] == ANSWER
+    assert deployment.mos("task", "show", task["id"], "--user", "somebody-else").returncode == 3
+    assert deployment.mos("task", "cancel", task["id"]).returncode == 5
+    tree = deployment.mos("trace", task["id"]).stdout
+    assert all(service in tree for service in ("harness", "harness-worker", "memoryfs"))
+    assert "NOT CONNECTED" not in tree
 
 
 def test_control_characters_of_others_do_not_reach_the_terminal(deployment: Deployment) -> None:

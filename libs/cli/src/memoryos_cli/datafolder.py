@@ -22,18 +22,7 @@ DEV_ISSUER: Final = "memoryos-dev"
 TASK_ISSUER: Final = "memoryos-harness"
 EPOCH_KEY_BYTES: Final = 32
 
-CONFIG_TEMPLATE: Final = """\
-# Configuration of this installation: sections and fields as `mos config` shows them.
-# The reference is docs/reference/configuration.md; secrets are paths of files. Examples:
-#
-# models:
-#   chat_url: http://127.0.0.1:8000/v1      # any OpenAI-compatible endpoint
-#   chat_model: my-model
-# telemetry:
-#   otlp_endpoint: http://127.0.0.1:4317
-# tool-gateway:
-#   endpoints: {BUSINESS: "127.0.0.1:9000"}
-"""
+TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +73,12 @@ class DataFolder:
         try:
             for folder in (self.root, self.secrets, self.keys, self.run, self.logs, self.spans):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for name in ("skills", "agents"):
-                (self.root / name).mkdir(mode=0o700, exist_ok=True)
+            (self.root / "skills").mkdir(mode=0o700, exist_ok=True)
+            if not (self.root / "agents").exists():  # one to begin with; who removes it keeps it removed
+                (self.root / "agents").mkdir(mode=0o700)
+                _create(self.root / "agents" / "assistant.yaml", _template("assistant.yaml"))
             _create(self.secrets / "epoch.key", secrets.token_hex(EPOCH_KEY_BYTES) + "\n")
-            _create(self.root / "config.yaml", CONFIG_TEMPLATE)
+            _create(self.root / "config.yaml", _template("config.yaml"))
             self._key("dev.pem", DEV_ISSUER, Use.SUBJECT)
             self._key("tasks.pem", TASK_ISSUER, Use.SUBJECT)
             for service in SERVICES:
@@ -131,6 +122,10 @@ class DataFolder:
         fresh = final.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}")
         PrivateKey.generate(issuer, use).save(fresh)
         _publish(fresh, final)
+
+
+def _template(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _create(file: Path, text: str) -> None:

@@ -136,12 +136,14 @@ def _welcome(output: Output, folder: DataFolder, services: dict[str, str]) -> No
     output.line("Memory OS runs.", style="bold green")
     output.fields([*services.items(), ("data", folder.root)])
     data = "" if folder.root == Path.home() / ".memoryos" else f" --data {folder.root}"
+    if not any(child["name"] == "harness-worker" for child in read_json(folder.file(STATUS_FILE))["children"]):
+        output.line("No chat model is configured: tasks wait. Set models.chat_url in config.yaml, or --set it.")
     output.line("\nTry:")
     for line in (
         f'mos mem write{data} /tenants/acme/memory/episodic "客户 A 确认了 Q3 交付计划" --about user_123',
         f'mos mem read{data} /tenants/acme/memory/episodic "Q3 delivery plan"',
         f"mos skill list{data}",
-        f'mos task run{data} AGENT "…"                 # agents are files in {folder.root / "agents"}',
+        f'mos task run{data} assistant "When is Q3 delivered?"',
         f"mos audit verify{data}",
         f"TOKEN=$(mos token{data} --user u42 --role agent --group sales-east)",
         f'grpcurl -plaintext -H "authorization: Bearer $TOKEN" -d \'{{"path": "/tenants/acme/memory/episodic"}}\' '

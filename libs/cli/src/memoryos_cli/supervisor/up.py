@@ -114,7 +114,6 @@ async def _plan(request: UpRequest, say: Callable[[str], None]) -> Plan:
             raise CliError(f"the database of --dsn cannot be prepared: {error}", exit_code=Exit.NOT_RUNNING) from None
     without = request.without
     if not _has_chat_model(values, request.environ):
-        say("no chat model is configured (models.chat_url): the harness worker stays off, tasks wait")
         without |= {"harness-worker"}
     return Plan(
         folder=folder,
