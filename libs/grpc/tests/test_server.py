@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
@@ -19,6 +20,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos_grpc import METHOD_RULES, NotServable, caller, remote_error, scope, subject_token
+
+from .conftest import IDENTITY
 
 MEM = "mem_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 TASK = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -171,6 +174,36 @@ async def test_too_many_calls_are_told_when_to_come_again(site, memoryfs, bearer
     go_on.set()
     await first
     await stub.Get(memoryfs_pb2.GetRequest(id=MEM), metadata=bearer)
+
+
+async def test_one_user_does_not_fill_the_server(site, tasks, bearer):
+    """Streams stay open as long as their watcher likes: a user's share is bounded, another's is left alone."""
+    ended = asyncio.Event()
+
+    async def stream(request, context):
+        yield tasks_pb2.WatchTaskResponse(sequence=1)
+        await ended.wait()
+
+    tasks.stream = stream
+    add = tasks_pb2_grpc.add_TasksServicer_to_server
+    server = await site.start("harness", [(add, tasks)], calls_per_user_max=2)
+    stub = tasks_pb2_grpc.TasksStub(site.bare_channel(server))
+    watch = tasks_pb2.WatchTaskRequest(id=TASK)
+    streams = [stub.WatchTask(watch, metadata=bearer) for _ in range(2)]
+    for call in streams:
+        assert (await call.read()).sequence == 1
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.GetTask(tasks_pb2.GetTaskRequest(id=TASK), metadata=bearer)
+    error = remote_error(refused.value)
+    assert (error.code, error.reason) == ("RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED")
+    assert error.metadata["limit"] == "grpc.calls_per_user_max"
+    for other in (replace(IDENTITY, user="u43"), replace(IDENTITY, tenant="rival")):
+        others = (("authorization", f"Bearer {site.keys.token(other)}"),)
+        await stub.GetTask(tasks_pb2.GetTaskRequest(id=TASK), metadata=others)
+    ended.set()
+    for call in streams:
+        assert await call.read() is grpc.aio.EOF
+    await stub.GetTask(tasks_pb2.GetTaskRequest(id=TASK), metadata=bearer)
 
 
 async def test_a_message_above_the_limit_is_refused(site, memoryfs, bearer):

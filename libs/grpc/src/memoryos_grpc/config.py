@@ -22,6 +22,9 @@ class GrpcSection(Section):
     concurrent_calls_max: int = Field(
         default=512, ge=1, description="Calls served at once; more are RESOURCE_EXHAUSTED with RetryInfo."
     )
+    calls_per_user_max: int = Field(
+        default=128, ge=1, description="Calls of one user served at once; more are RESOURCE_EXHAUSTED with RetryInfo."
+    )
     call_s_max: float = Field(default=120.0, gt=0, description="Longest a call may take, whatever its caller allows.")
     stream_s_max: float = Field(default=3600.0, gt=0, description="Longest a stream may take; watchers resume.")
     remaining_s_min: float = Field(

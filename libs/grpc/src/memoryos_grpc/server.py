@@ -21,6 +21,7 @@ from memoryos_grpc.interceptors.authenticate import Authenticate
 from memoryos_grpc.interceptors.authorise import Authorise
 from memoryos_grpc.interceptors.deadline import Deadline
 from memoryos_grpc.interceptors.errors import Errors
+from memoryos_grpc.interceptors.share import Share
 from memoryos_grpc.interceptors.tracing import Tracing
 from memoryos_grpc.interceptors.validate import Validate
 from memoryos_grpc.methods import METHOD_RULES, MethodRule
@@ -67,6 +68,7 @@ class Server:
             self._deadline,
             Authenticate(verifier, clock or SystemClock()),
             Authorise(),
+            Share(config),
             Validate(method for method, _ in methods),
         ]
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
