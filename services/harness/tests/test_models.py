@@ -67,6 +67,27 @@ async def test_a_model_that_never_answers_is_dead_at_the_attempt_cap(world) -> N
     assert len(await user.messages()) == 1
 
 
+async def test_a_reply_too_large_for_the_journal_is_refused_and_the_task_stays_readable(world) -> None:
+    world.model.script = lambda request: ScriptedReply(content="x" * 2_000_000)
+    user, ended = await run(world, agent="short")
+    assert ended.state == tasks_pb2.TASK_STATE_DEAD
+    assert ended.error_code == "model_reply_too_large"
+    assert [step.state for step in await user.steps(ended.id)] == [tasks_pb2.STEP_STATE_FAILED] * 2
+
+
+async def test_a_recall_of_huge_items_is_cut_and_says_so(world) -> None:
+    for n in range(50):
+        item = RecalledItem(id=f"mem_{n:02}", content="中" * 30_000, score=1 - n / 100, valid_from="", trusted=True)
+        world.memory.items.append(("/tenants/acme/memory/episodic/u42", item))
+    user, ended = await run(world, agent="broad")
+    assert ended.state == tasks_pb2.TASK_STATE_SUCCEEDED
+    (recall, _) = await user.steps(ended.id)
+    assert list(recall.item_ids) == [f"mem_{n:02}" for n in range(8)]
+    shown = json.loads(next(m["content"] for m in world.model.requests[0]["messages"] if m["role"] == "tool"))
+    assert [item["id"] for item in shown["items"]] == list(recall.item_ids)
+    assert shown["items"][0]["cut_off_bytes"] > 0
+
+
 async def test_an_endpoint_that_refuses_is_dead_at_once(world) -> None:
     world.model.script = lambda request: ScriptedReply(status=401)
     _, ended = await run(world)

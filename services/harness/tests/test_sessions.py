@@ -104,6 +104,23 @@ async def test_pages_give_everything_once_and_belong_to_their_session(world) -> 
     assert first != client.session_id
 
 
+async def test_a_page_of_large_messages_ends_early_and_nothing_is_lost(world) -> None:
+    client = world.client()
+    await client.start_session()
+    for n in range(4):
+        await append(client, ["y" * 250_000] * 10, f"r{n}")
+    seen, token, pages = 0, "", 0
+    while True:
+        answer = await client.sessions.ListMessages(
+            sessions_pb2.ListMessagesRequest(session_id=client.session_id, page_size=500, page_token=token),
+            metadata=client.metadata,
+        )
+        seen, pages, token = seen + len(answer.messages), pages + 1, answer.next_page_token
+        if not token:
+            break
+    assert (seen, pages) == (40, 4)
+
+
 async def test_a_role_that_is_not_stated_is_refused(world) -> None:
     client = world.client()
     await client.start_session()

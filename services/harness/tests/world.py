@@ -47,6 +47,13 @@ AGENTS: Mapping[str, Mapping[str, Any]] = {
         },
         "limits": {"seconds": 120},
     },
+    "broad": {
+        "instructions": "You recall much.",
+        "memory": {
+            "read": ["/tenants/{tenant}/memory/episodic/{user}"],
+            "recall": [{"path": "/tenants/{tenant}/memory/episodic/{user}", "top_k": 50}],
+        },
+    },
     "plain": {"instructions": "You answer."},
     "grabby": {
         "instructions": "You read everything.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from memoryos_core.canonical import JsonValue
+from memoryos_core.canonical import JsonValue, canonical_json
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import DependencyUnavailable
 from memoryos_core.scope import Scope
@@ -20,6 +20,8 @@ from memoryos_harness.domain.tool_names import ToolNamesCollide, skills_by_tool_
 from memoryos_harness.operations.task_run import AttemptFailed, TaskDies, TaskRun
 from memoryos_harness.ports import Skill
 
+REPLY_BYTES_MAX: Final = 1_048_576
+"""Largest reply that is journaled, its tool calls included."""
 _UNUSABLE: Final = {
     FinishReason.LENGTH: ("model_truncated", "The model's answer was cut off."),
     FinishReason.CONTENT_FILTER: ("model_content_filter", "The model's endpoint withheld the answer."),
@@ -138,6 +140,8 @@ def _unusable(reply: ChatReply) -> tuple[str, str] | None:
         return _UNUSABLE[reply.finish_reason]
     if not reply.tool_calls and not reply.content.strip():
         return "model_reply_empty", "The model answered nothing."
+    if len(canonical_json(_journaled(reply))) > REPLY_BYTES_MAX:
+        return "model_reply_too_large", f"The model's answer has more than {REPLY_BYTES_MAX} bytes."
     return None
 
 

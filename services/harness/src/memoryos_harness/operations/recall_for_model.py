@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from memoryos_core.canonical import JsonValue
@@ -18,6 +19,10 @@ from memoryos_harness.ports import RecalledItem
 
 QUERY_BYTES_MAX: Final = 8192
 """What MemoryFS takes; a longer question is recalled by its beginning."""
+ITEM_BYTES_MAX: Final = 16_384
+"""Longest text of one item that a model is shown; the rest is cut off and said so."""
+RECALLED_BYTES_MAX: Final = 131_072
+"""Text of all items of one recall; the best come first, what does not fit is left out."""
 RECALL: Final = "recall"
 _TRACER = tracer("memoryos.harness")
 
@@ -38,12 +43,12 @@ async def recall_for_model(run: TaskRun, *, recall: Recall | None = None, starte
     run.started(step)
     crash_point("harness.step.after_started")
     with _TRACER.span(RECALL, attributes={TASK_ID: lease.task_id, STEP_ID: step.id}) as span:
-        items = await _ask(run, step)
+        items = fitting(await _ask(run, step))
         span.set_attribute(HITS, len(items))
     crash_point("harness.step.after_effect")
     result = StepResult(
         state=StepState.DONE,
-        output={"hits": [_shown(item) for item in items]},
+        output={"hits": [shown_item(item) for item in items]},
         item_ids=tuple(item.id for item in items),
     )
     await run.finish(step, result)
@@ -76,11 +81,26 @@ async def _ask(run: TaskRun, step: Step) -> tuple[RecalledItem, ...]:
         raise AttemptFailed("memory_unavailable", "Memory does not answer.", error.retry_after_s) from error
 
 
-def _shown(item: RecalledItem) -> JsonValue:
-    return {
+def fitting(items: Sequence[RecalledItem]) -> tuple[RecalledItem, ...]:
+    """Give the best items whose shown text fits into RECALLED_BYTES_MAX."""
+    kept: list[RecalledItem] = []
+    size_bytes = 0
+    for item in items:
+        size_bytes += min(len(item.content.encode()), ITEM_BYTES_MAX)
+        if size_bytes > RECALLED_BYTES_MAX:
+            break
+        kept.append(item)
+    return tuple(kept)
+
+
+def shown_item(item: RecalledItem) -> JsonValue:
+    """Give the data that a model is shown of an item: its id is the citation."""
+    raw = item.content.encode()
+    shown: dict[str, Any] = {
         "id": item.id,
-        "content": item.content,
+        "content": raw[:ITEM_BYTES_MAX].decode("utf-8", "ignore"),
         "score": round(item.score, 4),
         "valid_from": item.valid_from,
         "trusted": item.trusted,
     }
+    return shown if len(raw) <= ITEM_BYTES_MAX else {**shown, "cut_off_bytes": len(raw) - ITEM_BYTES_MAX}
