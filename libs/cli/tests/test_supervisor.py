@@ -153,6 +153,40 @@ async def test_stop_while_a_child_backs_off_does_not_wait(tmp_path: Path, progra
     assert child.state is ChildState.STOPPED
 
 
+async def test_a_status_file_that_cannot_be_written_stops_nobody(tmp_path: Path, programs: Programs) -> None:
+    folder = tmp_path / "run"
+    supervisor = Supervisor([programs.spec("service", RUN)], status_file=folder / "status.json", first_pause_s=0.02)
+    stop, ready = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(supervisor.run(stop, ready))
+    await asyncio.wait_for(ready.wait(), 20)
+    child = supervisor.children["service"]
+    os.kill(child.pid, signal.SIGKILL)
+    await eventually(lambda: child.restarts == 1 and child.state is ChildState.READY)
+    stop.set()
+    await task
+    assert child.state is ChildState.STOPPED
+
+
+async def test_a_fault_of_the_supervision_itself_ends_all_children(tmp_path: Path, programs: Programs) -> None:
+    class Broken(Backoff):
+        def after_run(self, ran_s: float) -> float:
+            raise RuntimeError("a bug")
+
+    supervisor = Supervisor(
+        [programs.spec("service", RUN), programs.spec("other", RUN)], status_file=tmp_path / "status.json"
+    )
+    ready = asyncio.Event()
+    task = asyncio.create_task(supervisor.run(asyncio.Event(), ready))
+    await asyncio.wait_for(ready.wait(), 20)
+    children = supervisor.children
+    children["service"]._backoff = Broken()
+    pid = children["other"].pid
+    os.kill(children["service"].pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await asyncio.wait_for(task, 20)
+    assert start_ticks(pid) is None
+
+
 def test_a_child_needs_a_child_that_exists(tmp_path: Path, programs: Programs) -> None:
     with pytest.raises(ValueError, match="no child"):
         Supervisor([programs.spec("service", RUN, needs=("databse",))], status_file=tmp_path / "status.json")

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from memoryos_postgres.embedded import EmbeddedPostgres
 
 from .conftest import CHILDREN, Deployment, until
 
@@ -109,3 +110,27 @@ def test_detach_returns_when_everything_serves_and_tells_why_not(tmp_path: Path)
     wrong = other.mos("up", "--detach", "--set", "telemetry.otlp=x")
     assert wrong.returncode == 2
     assert "telemetry.otlp" in wrong.stderr
+
+
+def test_your_own_postgresql_by_dsn_without_the_development_issuer(tmp_path: Path) -> None:
+    without = [part for name in CHILDREN - {"postgres", "memoryfs", "audit-sealer"} for part in ("--without", name)]
+    other = Deployment(tmp_path / "data")
+    with EmbeddedPostgres(tmp_path / "own") as server:
+        started = other.mos("up", "--detach", "--dsn", server.admin_dsn(), *without)
+        assert started.returncode == 0, started.stderr
+        assert "postgres" not in {c["name"] for c in other.status()["children"]}
+        off = other.mos("token")
+        assert (off.returncode, "development issuer is off" in off.stderr) == (4, True)
+        assert other.mos("down").returncode == 0
+        started = other.mos("up", "--detach", "--dev-issuer", "--dsn", server.admin_dsn(), *without)
+        assert started.returncode == 0, started.stderr
+        item = other.json("mem", "write", PATH, "在别处的数据库里")["id"]
+        assert other.json("mem", "get", item)["content"] == "在别处的数据库里"
+        assert not (other.data / "postgres").exists()
+        password = server.admin_dsn().split(":")[2].split("@")[0]
+        kept = b"".join(f.read_bytes() for f in other.data.rglob("*") if f.is_file())
+        assert password.encode() not in kept
+        assert other.mos("down").returncode == 0
+    gone = other.mos("up", "--detach", "--dsn", server.admin_dsn(), *without)
+    assert gone.returncode == 6
+    assert password not in gone.stderr

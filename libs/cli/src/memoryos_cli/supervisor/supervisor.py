@@ -80,13 +80,14 @@ class Supervisor:
             await asyncio.gather(starting, stopping, return_exceptions=True)
             self._phase = "stopping"
             self.write_status()
-            await asyncio.gather(*(self._stop_one(name) for name in self._children))
+            await asyncio.gather(*(self._stop_one(name) for name in self._children), return_exceptions=True)
             self._phase = "stopped"
             self.write_status()
 
     def write_status(self) -> None:
-        """Put the present state into the status file."""
-        write_json(self._status_file, self.as_json())
+        """Put the present state into the status file; a full disk costs the picture, not the supervision."""
+        with suppress(OSError):
+            write_json(self._status_file, self.as_json())
 
     def as_json(self) -> dict[str, Any]:
         """Give the present state: phase, own process and every child."""
@@ -124,15 +125,22 @@ class Supervisor:
                 await asyncio.wait({ready, task}, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
                 if child.failure is not None:
                     raise StartFailed(f"{name}: {child.failure}") from child.failure
+                if task.done():
+                    task.result()
+                    return  # stopped before it was ready
                 if child.ends >= STARTS_MAX and not ready.done():
                     raise StartFailed(f"{name} ended {child.ends} times ({child.last_exit}){self._tail(name)}")
         finally:
             ready.cancel()
 
     async def _watch(self, stopping: asyncio.Task[Any]) -> None:
-        """Wait for the end; meanwhile keep the log files small."""
+        """Wait for the end; meanwhile keep the log files small. A child that nobody watches any more ends all."""
+        watched = {stopping, *self._tasks.values()}
         while not stopping.done():
-            await asyncio.wait({stopping}, timeout=CHECK_PAUSE_S)
+            ended, _ = await asyncio.wait(watched, timeout=CHECK_PAUSE_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended - {stopping}:
+                task.result()
+                watched.discard(task)
             for child in self._children.values():
                 rotate(child.spec.log_file)
 
