@@ -336,3 +336,34 @@ async def test_reads_are_audited_with_what_they_gave_and_what_they_asked_in_vain
         ("alice", "MEMORY_READ", f"{service_name}/Read", "OK", None),
         ("bob", "MEMORY_READ", f"{service_name}/Get", "ERROR", [item_id]),
     ]
+
+
+async def test_a_batch_keeps_each_entrys_own_fields(alice):
+    """Entries with and without each optional field in one statement over arrays."""
+    keys = [item_pb2.EventKey(subject=f"s{n}") if n % 2 else None for n in range(12)]
+    entries = [
+        memoryfs_pb2.WriteEntry(
+            content=f"row {n}, with 'quotes', {{braces}} and \\ back",
+            event_key=keys[n],
+            tags=[f"t{n}", "both"][: n % 3],
+            user=f"u{n}" if n % 4 else "",
+            readers=["user:bob", "group:g"][: n % 3],
+            valid_to=stamp(datetime.now(UTC) + timedelta(days=n + 1)) if n % 2 else None,
+            confidence=0.85 + n / 100,
+            ttl={"seconds": 3600} if n % 5 == 0 else None,
+        )
+        for n in range(12)
+    ]
+    results = await alice.write_entries(entries)
+    for entry, result in zip(entries, results, strict=True):
+        item = await alice.get(result.id)
+        assert (item.content, item.event_key, item.user) == (entry.content, entry.event_key, entry.user)
+        assert (list(item.tags), list(item.readers)) == (list(entry.tags), list(entry.readers))
+        assert item.confidence == pytest.approx(entry.confidence, abs=0)
+        assert item.valid_to == entry.valid_to
+        assert item.HasField("expire_time") == entry.HasField("ttl")
+    changed = [memoryfs_pb2.WriteEntry(id=result.id, importance=0.25) for result in results]
+    await alice.write_entries(changed)
+    for entry, result in zip(entries, results, strict=True):
+        item = await alice.get(result.id)
+        assert (item.importance, item.event_key, list(item.tags)) == (0.25, entry.event_key, list(entry.tags))

@@ -155,8 +155,8 @@ FROM STDIN (FORMAT binary);
 
 -- name: insert_tokens
 INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length)
-VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)b::int4[], %(create_time)s, %(expire_time)s, %(hashes)b::int8[],
-    %(counts)b::int2[], %(length)s);
+VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)s::int4[], %(create_time)s, %(expire_time)s, %(hashes)s::int8[],
+    %(counts)s::int2[], %(length)s);
 
 -- name: delete_tokens
 DELETE FROM memoryfs.item_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);

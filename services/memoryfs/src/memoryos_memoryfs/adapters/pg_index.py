@@ -10,6 +10,7 @@ from memoryos_postgres import queries
 from memoryos_vectors.halfvec import HalfVec, read_halfvec
 from memoryos_vectors.ports import VectorEntry
 
+from memoryos_memoryfs.adapters.array_params import INT2_OID, INT8_OID, array_wire, integers_literal
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
 from memoryos_memoryfs.domain.place_keys import path_key
@@ -19,7 +20,8 @@ from memoryos_memoryfs.ports import Vector, Written
 _QUERIES = queries.load("memoryos_memoryfs")
 _COPY_MIN: Final = 8
 """COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
-_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "timestamptz", "int8[]", "int2[]", "int4")
+# bytea: the wire form of the arrays is written as it is
+_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "timestamptz", "bytea", "bytea", "int4")
 _TOKEN_COLUMNS: Final = (
     "tenant",
     "item_id",
@@ -126,7 +128,7 @@ class IndexRows:
         if not entries:
             return
         keys = await self._session.keys()
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "tenant": self._tenant,
                 "item_id": entry.written.item.id,
@@ -144,13 +146,18 @@ class IndexRows:
             await self._copy_tokens(rows)
         else:
             for row in rows:
-                self._tx.defer(_QUERIES["insert_tokens"], row)  # travels with COMMIT
+                literals = {name: integers_literal(row[name]) for name in ("acl", "hashes", "counts")}
+                self._tx.defer(_QUERIES["insert_tokens"], {**row, **literals})  # travels with COMMIT
 
     async def _copy_tokens(self, rows: Sequence[Mapping[str, Any]]) -> None:
         async with self._tx.copy(_QUERIES["copy_tokens"]) as copy:
             copy.set_types(_TOKEN_TYPES)
             for row in rows:
-                await copy.write_row(tuple(row[name] for name in _TOKEN_COLUMNS))
+                wire = {
+                    "hashes": array_wire(INT8_OID, row["hashes"]),
+                    "counts": array_wire(INT2_OID, row["counts"]),
+                }
+                await copy.write_row(tuple(wire[name] if name in wire else row[name] for name in _TOKEN_COLUMNS))
 
     async def _enqueue(self, items: Sequence[Item]) -> None:
         if items:

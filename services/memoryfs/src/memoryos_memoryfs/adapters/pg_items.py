@@ -12,6 +12,7 @@ from memoryos_postgres import queries
 from memoryos_postgres.transaction import Row
 from memoryos_telemetry.context import current_trace_id
 
+from memoryos_memoryfs.adapters.array_params import array_params
 from memoryos_memoryfs.adapters.item_rows import columns_of, item_of
 from memoryos_memoryfs.adapters.pg_index import IndexRows
 from memoryos_memoryfs.adapters.places import Place, place_of
@@ -48,9 +49,10 @@ class PgItems:
         columns["path_id"] = [await self._path_id(written.item.path) for written in items]
         stamp = self._stamp(Cause.WRITE)
         if len(items) >= _TOGETHER_MIN:
-            self._tx.defer(_QUERIES["insert_items"], {**columns, **stamp})  # travels with COMMIT
+            await self._tx.execute(_QUERIES["insert_items"], {**array_params(columns), **stamp})
         else:
             for values in zip(*columns.values(), strict=True):
+                # travels with COMMIT
                 self._tx.defer(_QUERIES["insert_item"], {**dict(zip(columns, values, strict=True)), **stamp})
         await self._index.put(items, fresh=True)
 
@@ -63,7 +65,7 @@ class PgItems:
         now = items[0].after.item.update_time
         await self._tx.execute(_QUERIES["keep_revisions"], {"tenant": tenant, "ids": ids, "now": now})
         columns = await self._columns([change.after.item for change in items])
-        await self._tx.execute(_QUERIES["update_items"], {**columns, **self._stamp(Cause.UPDATE)})
+        await self._tx.execute(_QUERIES["update_items"], {**array_params(columns), **self._stamp(Cause.UPDATE)})
         kept = await self._index.take(ids)
         after = []
         for change in items:

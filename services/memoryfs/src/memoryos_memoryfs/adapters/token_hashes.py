@@ -26,12 +26,13 @@ class TokenHashes:
                 self._known.clear()
                 self._count = 0
             known = self._known.setdefault(keys.tokens, {})
+        wanted = list(tokens)
+        hashes = list(map(known.get, wanted))
+        if None not in hashes:
+            return hashes  # type: ignore[return-value]
         before = len(known)
-        hashes = []
-        for token in tokens:
-            number = known.get(token)
+        for token, number in zip(wanted, hashes, strict=True):
             if number is None:
-                number = known[token] = keys.token_hash(token)
-            hashes.append(number)
+                known[token] = keys.token_hash(token)
         self._count += len(known) - before
-        return hashes
+        return [known[token] for token in wanted]

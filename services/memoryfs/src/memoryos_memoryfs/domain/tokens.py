@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -68,8 +68,16 @@ def query_tokens(text: str) -> Mapping[str, int]:
 def _count(text: str, distinct_max: int) -> Mapping[str, int]:
     stops: list[str] = []
     kept: list[str] = []
-    for token, stop in _tokens(fold(text[:CHARS_MAX])):
-        (stops if stop else kept).append(token)
+    for whole in _JOINED.findall(fold(text[:CHARS_MAX])):
+        if len(whole) > _CACHED_CHARS_MAX or not whole.isascii():
+            if _SPACELESS_RUN.match(whole):
+                kept.extend(_pairs(whole))
+                continue
+            words, dull = _word(whole)
+        else:
+            words, dull = _known_word(whole)
+        kept.extend(words)
+        stops.extend(dull)
     counts = Counter(kept or stops)
     if len(counts) > distinct_max or counts.total() > COUNT_MAX:
         return {token: min(count, COUNT_MAX) for token, count in islice(counts.items(), distinct_max)}
@@ -97,36 +105,23 @@ def _without_accent(char: str) -> str:
     return char
 
 
-def _tokens(folded: str) -> Iterator[tuple[str, bool]]:
-    """Give each token, and whether it is a stop word."""
-    for whole in _JOINED.findall(folded):
-        if len(whole) <= _CACHED_CHARS_MAX and whole.isascii():
-            yield from _known_word(whole)
-        elif _SPACELESS_RUN.match(whole):
-            yield from ((pair, False) for pair in _pairs(whole))
-        else:
-            yield from _word(whole)
-
-
-def _word(whole: str) -> tuple[tuple[str, bool], ...]:
-    """Give the tokens of a run without spaces: itself if it is an identifier, and its parts."""
+def _word(whole: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the tokens of a run without spaces (itself if it is an identifier, and its parts), and its stop words."""
     whole = _POSSESSIVE.sub("", whole)
     parts = _PARTS.findall(whole)
-    found = [(_stem(part[:TOKEN_CHARS_MAX]), part in STOP_WORDS) for part in parts]
-    if len(parts) > 1 and any(char.isdigit() for char in whole):
-        found.insert(0, (whole[:TOKEN_CHARS_MAX], False))
-    return tuple(found)
+    identifier = len(parts) > 1 and any(char.isdigit() for char in whole)
+    words = [whole[:TOKEN_CHARS_MAX]] if identifier else []
+    words += [_stem(part[:TOKEN_CHARS_MAX]) for part in parts if part not in STOP_WORDS]
+    return tuple(words), tuple(_stem(part) for part in parts if part in STOP_WORDS)
 
 
 _known_word: Final = lru_cache(maxsize=32_768)(_word)
 """The words of a language come again and again: this is half of the cost of a write."""
 
 
-def _pairs(run: str) -> Iterator[str]:
-    if len(run) == 1:
-        yield run
-    for start in range(len(run) - 1):
-        yield run[start : start + 2]
+def _pairs(run: str) -> list[str]:
+    """Give the pairs of neighbours in a run without word borders; a single character stands for itself."""
+    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]
 
 
 @lru_cache(maxsize=32_768)

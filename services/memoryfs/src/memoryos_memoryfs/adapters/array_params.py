@@ -1,0 +1,52 @@
+"""Arrays as parameters, made here because the driver walks them element by element in Python.
+
+Measured on 100 items of 60 words: a third of a batch's CPU time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+from memoryos_postgres.database import array_literal
+
+INT2_OID: Final = 21
+INT8_OID: Final = 20
+_FORMS: Final[dict[int, np.dtype[Any]]] = {INT2_OID: np.dtype(">i2"), INT8_OID: np.dtype(">i8")}
+
+
+def array_wire(oid: int, values: Sequence[int]) -> bytes:
+    """Give the binary form of an int2[] or int8[] without nulls, as COPY takes it (array_send)."""
+    if not values:
+        return struct.pack(">iii", 0, 0, oid)
+    form = _FORMS[oid]
+    body = np.empty(len(values), dtype=[("size", ">i4"), ("value", form)])
+    body["size"] = form.itemsize
+    body["value"] = values
+    return struct.pack(">iiiii", 1, 0, oid, len(values), 1) + body.tobytes()
+
+
+def integers_literal(values: Sequence[int]) -> str:
+    """Give the text form of an array of integers."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def array_params(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Give each column as one array parameter: text form, but bytes as they are (the driver sends them in binary)."""
+    return {name: _column(values) for name, values in columns.items()}
+
+
+def _column(values: Sequence[Any]) -> Any:
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return "{" + ",".join(["NULL"] * len(values)) + "}"
+    (kind,) = kinds  # a column has one type
+    if kind is bytes:
+        return list(values)
+    if kind is str:
+        return array_literal(tuple(values))
+    write = datetime.isoformat if kind is datetime else repr
+    return "{" + ",".join("NULL" if value is None else write(value) for value in values) + "}"
