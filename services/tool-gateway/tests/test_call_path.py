@@ -154,6 +154,18 @@ async def test_a_resource_id_that_policy_cannot_take_is_refused(bench: Bench, na
     assert bench.policy.asked == []
 
 
+async def test_nothing_is_looked_up_for_who_may_not_see_the_skill(bench: Bench):
+    """I3: the lookup is a request to the upstream, too, with arguments of the caller's choice."""
+    resource = {"type": "ticket", "id": "/name", "lookup": {"endpoint": "${UPSTREAM}", "path": "/tickets/{name}"}}
+    ready(bench, resource=resource, rule=deny)
+    with pytest.raises(SkillNotFound):
+        await bench.call("do", name="a")
+    assert bench.upstream.requests == []
+    bench.policy.rules["do"] = lambda question: deny(question)  # visible, and this call is denied
+    assert (await bench.call("do", name="a")).state == "DENIED"
+    assert len(bench.upstream.requests) == 1
+
+
 async def test_exact_numbers_reach_the_upstream(bench: Bench):
     write_skills(bench.folder, skill_document("do", "echo", parameters=ANYTHING))
     bench.policy.rules["do"] = allow

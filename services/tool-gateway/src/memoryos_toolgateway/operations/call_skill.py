@@ -95,6 +95,8 @@ class CallSkill:
         if skill is None:
             raise SkillNotFound
         await self._validate(skill, arguments)
+        if skill.resource.lookup is not None and not (await self.policy.visible([skill]))[0]:
+            raise SkillNotFound  # no upstream is asked on behalf of somebody who may not even see the skill
         digest = action_digest(
             tenant=scope.tenant,
             user=scope.user,
