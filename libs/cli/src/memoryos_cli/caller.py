@@ -18,7 +18,7 @@ from memoryos_core.ids import UlidSource
 from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner
 from memoryos_sdk import CallError, Client, connect
 
-from memoryos_cli.datafolder import DataFolder
+from memoryos_cli.datafolder import ADDRESSES_FILE, DataFolder
 from memoryos_cli.exits import CliError, Exit, of_call_error
 from memoryos_cli.output import Output
 
@@ -73,7 +73,7 @@ class Caller:
 
     def client(self, *default_roles: str) -> Client:
         """Give a client; `default_roles` are those of a made token when none is named. CliError when nothing runs."""
-        file = self.data.file("run/addresses.json")
+        file = self.data.file(ADDRESSES_FILE)
         try:
             addresses = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):

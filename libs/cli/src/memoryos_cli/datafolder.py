@@ -22,6 +22,10 @@ DEV_ISSUER: Final = "memoryos-dev"
 TASK_ISSUER: Final = "memoryos-harness"
 EPOCH_KEY_BYTES: Final = 32
 
+CONFIG_FILE: Final = "run/config.yaml"
+STATUS_FILE: Final = "run/status.json"
+ADDRESSES_FILE: Final = "run/addresses.json"
+LOCK_FILE: Final = "run/lock"
 TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
@@ -62,7 +66,7 @@ class DataFolder:
         return self.root / "spans"
 
     def file(self, name: str) -> Path:
-        """Give the place of a known file by its name below the folder, e.g. "run/status.json"."""
+        """Give the place of a known file by its name below the folder, e.g. STATUS_FILE."""
         return self.root / name
 
     def create(self) -> None:
@@ -95,6 +99,13 @@ class DataFolder:
             names.append("dev.pem")
         KeySet(PrivateKey.load(self.keys / name).public for name in names).save(self.keys / "jwks.json")
 
+    def config_file(self) -> Path:
+        """Give the effective configuration of the last start; CliError when nothing was ever started here."""
+        found = self.file(CONFIG_FILE)
+        if not found.exists():
+            raise self._no_installation()
+        return found
+
     def dev_key(self) -> Path:
         """Give the key of the development issuer; CliError when it is off or there is none."""
         key_file = self.keys / "dev.pem"
@@ -102,11 +113,7 @@ class DataFolder:
             kid = PrivateKey.load(key_file).kid
             trusted = KeySet.load(self.keys / "jwks.json").find(kid, Use.SUBJECT)
         except (OSError, ValueError, KeyError):
-            raise CliError(
-                f"there is no installation in {self.root}",
-                hint="start one with `mos up`, or give --data",
-                exit_code=Exit.NOT_RUNNING,
-            ) from None
+            raise self._no_installation() from None
         if trusted is None:
             raise CliError(
                 "the development issuer is off here",
@@ -114,6 +121,13 @@ class DataFolder:
                 exit_code=Exit.NOT_ALLOWED,
             )
         return key_file
+
+    def _no_installation(self) -> CliError:
+        return CliError(
+            f"there is no installation in {self.root}",
+            hint="start one with `mos up`, or give --data",
+            exit_code=Exit.NOT_RUNNING,
+        )
 
     def _key(self, name: str, issuer: str, use: Use) -> None:
         final = self.keys / name

@@ -21,12 +21,9 @@ from memoryos_core.errors import MemoryOSError
 from memoryos_core.sections import ALL_SECTIONS
 from memoryos_postgres import Database, PostgresSection, roles
 
-from memoryos_cli.caller import Caller, command
+from memoryos_cli.caller import LOCAL, Caller, command
 from memoryos_cli.exits import CliError, Exit
 from memoryos_cli.output import moment
-from memoryos_cli.supervisor.up import CONFIG_FILE
-
-LOCAL = ("data", "as_json")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -127,13 +124,7 @@ def _instant(microseconds: str) -> str:
 
 
 def _sections(caller: Caller) -> tuple[PostgresSection, AuditSection]:
-    file = caller.data.file(CONFIG_FILE)
-    if not file.exists():
-        raise CliError(
-            f"there is no installation in {caller.data.root}",
-            hint="start one with `mos up`, or give --data",
-            exit_code=Exit.NOT_RUNNING,
-        )
+    file = caller.data.config_file()
     try:
         config = load([PostgresSection, AuditSection], file=file, environ={}, known=ALL_SECTIONS)
     except ConfigError as error:

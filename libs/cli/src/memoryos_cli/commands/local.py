@@ -18,7 +18,7 @@ from memoryos_postgres.migrate import MigrationRefused
 
 from memoryos_cli import settings
 from memoryos_cli.caller import LOCAL, Caller, command
-from memoryos_cli.datafolder import DataFolder
+from memoryos_cli.datafolder import ADDRESSES_FILE, LOCK_FILE, STATUS_FILE, DataFolder
 from memoryos_cli.exits import CliError, Exit
 from memoryos_cli.output import Output
 from memoryos_cli.supervisor.database import apply_migrations
@@ -26,7 +26,7 @@ from memoryos_cli.supervisor.files import read_json
 from memoryos_cli.supervisor.lock import is_held
 from memoryos_cli.supervisor.plan import Plan
 from memoryos_cli.supervisor.processes import kill_if_same
-from memoryos_cli.supervisor.up import ADDRESSES_FILE, CONFIG_FILE, LOCK_FILE, STATUS_FILE, UpRequest, addresses, run_up
+from memoryos_cli.supervisor.up import UpRequest, addresses, run_up
 
 POLL_S: Final = 0.1
 STATE_STYLES: Final = {"ready": "green", "back-off": "red", "stopped": "dim"}
@@ -239,13 +239,7 @@ async def down(
 
 async def config(caller: Caller) -> None:
     """Print the effective configuration; secrets appear as the paths of their files."""
-    file = caller.data.file(CONFIG_FILE)
-    if not file.exists():
-        raise CliError(
-            f"there is no installation in {caller.data.root}",
-            hint="start one with `mos up`",
-            exit_code=Exit.NOT_RUNNING,
-        )
+    file = caller.data.config_file()
     values: settings.Values = yaml.safe_load(file.read_text(encoding="utf-8"))
     for section, fields in settings.checked(file).effective().items():
         values[section] = fields
@@ -257,13 +251,7 @@ async def config(caller: Caller) -> None:
 
 async def migrate(caller: Caller) -> None:
     """Apply the database migrations that are missing (role memoryos_owner)."""
-    file = caller.data.file(CONFIG_FILE)
-    if not file.exists():
-        raise CliError(
-            f"there is no installation in {caller.data.root}",
-            hint="start one with `mos up`",
-            exit_code=Exit.NOT_RUNNING,
-        )
+    file = caller.data.config_file()
     try:
         applied = await apply_migrations(settings.checked(file)[PostgresSection])
     except MigrationRefused as error:

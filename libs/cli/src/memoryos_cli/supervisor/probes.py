@@ -49,20 +49,6 @@ def http_ok(host: str, port: int, path: str) -> Probe:
     return probe
 
 
-def tcp_open(host: str, port: int) -> Probe:
-    """Give a probe that is true when somebody accepts connections."""
-
-    async def probe() -> bool:
-        with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
-                _reader, writer = await asyncio.open_connection(host, port)
-                writer.close()
-                return True
-        return False
-
-    return probe
-
-
 def always() -> Probe:
     """Give a probe that is always true, for programs without a port."""
 

@@ -9,14 +9,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from memoryos_core.errors import MemoryOSError
 from memoryos_postgres.config import PostgresSection
 from memoryos_postgres.migrate import MigrationRefused
 
 from memoryos_cli import settings
-from memoryos_cli.datafolder import SERVICES, DataFolder
+from memoryos_cli.datafolder import (
+    ADDRESSES_FILE,
+    CONFIG_FILE,
+    LOCK_FILE,
+    SERVICES,
+    STATUS_FILE,
+    DataFolder,
+)
 from memoryos_cli.exits import CliError, Exit
 from memoryos_cli.supervisor.database import ExternalDatabase, embedded_admin_dsn, prepare_database
 from memoryos_cli.supervisor.files import write_json, write_whole
@@ -25,11 +31,6 @@ from memoryos_cli.supervisor.lock import AlreadyRunning, FolderLock
 from memoryos_cli.supervisor.plan import CHILD_NAMES, PORT_NAMES, Plan, children
 from memoryos_cli.supervisor.ports import HOST, choose_ports
 from memoryos_cli.supervisor.supervisor import StartFailed, Supervisor
-
-CONFIG_FILE: Final = "run/config.yaml"
-STATUS_FILE: Final = "run/status.json"
-ADDRESSES_FILE: Final = "run/addresses.json"
-LOCK_FILE: Final = "run/lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
