@@ -76,6 +76,21 @@ async def test_a_changed_file_is_refused(empty, folder):
         await migrate(dsn, folders)
 
 
+async def test_what_a_file_includes_is_part_of_it(empty, folder, tmp_path, monkeypatch):
+    package = tmp_path / "lib" / "somequeue"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "schema.sql").write_text("CREATE TABLE memoryfs.t_one (a int);")
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    dsn = empty.dsn(roles.OWNER)
+    folders = folder(**{"0001_pre_queue": "-- include: somequeue/schema.sql\nCREATE TABLE memoryfs.t_two (a int);"})
+    await migrate(dsn, folders)
+    assert await tables(empty) == ["t_one", "t_two"]
+    (package / "schema.sql").write_text("CREATE TABLE memoryfs.t_one (a bigint);")
+    with pytest.raises(MigrationRefused, match="changed"):
+        await migrate(dsn, folders)
+
+
 async def test_a_release_older_than_the_database_is_refused(empty, folder, tmp_path):
     dsn = empty.dsn(roles.OWNER)
     folders = folder(**{"0001_pre_first": "SELECT 1;", "0002_pre_second": "SELECT 2;"})

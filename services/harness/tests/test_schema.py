@@ -1,9 +1,7 @@
 """Schema harness: the conventions, the queue as published, and nothing in clear."""
 
-import importlib.resources
 from pathlib import Path
 
-import memoryos_harness
 import pytest
 from memoryos_harness.agent_schema import agent_schema_text
 from memoryos_harness.domain.agents import Agent
@@ -13,7 +11,6 @@ from psycopg import AsyncConnection, errors
 
 from .world import ENDED
 
-MIGRATIONS = Path(memoryos_harness.__file__).parent / "migrations"
 CANARY = "canary-7f3a-金丝雀"
 
 
@@ -21,12 +18,6 @@ async def test_tables_keep_the_conventions(database) -> None:
     await assert_columns_classified(database.admin_dsn)
     await assert_tenant_first(database.admin_dsn)
     await assert_row_security(database.admin_dsn, without=("harness.due_tasks",))
-
-
-def test_the_queue_is_procrastinates_as_published() -> None:
-    ours = (MIGRATIONS / "0002_pre_queue.sql").read_text()
-    published = importlib.resources.files("procrastinate").joinpath("sql/schema.sql").read_text()
-    assert published.strip() in ours
 
 
 async def test_the_service_role_owns_and_reaches_nothing_beyond_its_user(world) -> None:

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from memoryos.memoryfs.v1 import memoryfs_pb2
 
-BLNS = Path("/work/shared/eval/data/security/blns.json")
+BLNS = Path(__file__).parents[4] / "shared" / "eval" / "data" / "security" / "blns.json"
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 HOSTILE = [
     "line\u2028separator and\u2029paragraph",

@@ -3,9 +3,14 @@
 `pre` files keep the previous release working and run before the roll-out,
 `post` files run after it. Each file is one transaction together with its row
 in core.migrations; an applied file that was changed is an error.
+
+A line `-- include: package/file.sql` stands for a file of an installed package
+(a queue's own tables); it counts as part of the text, so another version of
+that package is a changed file.
 """
 
 import hashlib
+import importlib.resources
 import importlib.util
 import re
 from collections.abc import Iterable, Sequence
@@ -30,6 +35,7 @@ Phase = Literal["pre", "post", "all"]
 
 _LOCK: Final = 0x4D4F5302
 _FILE_NAME: Final = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_[a-z0-9_]+\.sql")
+_INCLUDE: Final = re.compile(r"^-- include: (\w+)/([\w/]+\.sql)$", re.MULTILINE)
 _SCHEMA: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _TABLE = """
 CREATE SCHEMA IF NOT EXISTS core;
@@ -139,11 +145,20 @@ def _read(folder: MigrationFolder) -> list[_File]:
         match = _FILE_NAME.fullmatch(path.name)
         if match is None:
             raise MigrationRefused(f"{path.name} is not named NNNN_{{pre,post}}_name.sql")
-        files.append(_File(folder.schema, path, int(match["number"]), match["phase"], path.read_text("utf-8")))
+        files.append(_File(folder.schema, path, int(match["number"]), match["phase"], _text(path)))
     numbers = [file.number for file in files]
     if len(set(numbers)) != len(numbers):
         raise MigrationRefused(f"two migrations of {folder.schema} have the same number")
     return files
+
+
+def _text(path: Path) -> str:
+    """Give the text of a migration, with what it includes in place."""
+
+    def included(line: re.Match[str]) -> str:
+        return (importlib.resources.files(line[1]) / line[2]).read_text("utf-8")
+
+    return _INCLUDE.sub(included, path.read_text("utf-8"))
 
 
 async def _apply(owner: AsyncConnection, file: _File) -> None:
