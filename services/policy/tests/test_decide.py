@@ -224,6 +224,12 @@ async def test_who_sees_which_decisions(world: World) -> None:
     assert [one.id for one in await listed(world.auditor(), effect=ALLOW)] == [theirs.id]
     async with refused("DECISION_NOT_FOUND"):
         await user.policy.GetDecision(policy_pb2.GetDecisionRequest(id=theirs.id), metadata=user.metadata)
+    for chain, shown in ((("helper",), [mine.id]), (("other",), []), (("helper", "inner"), [])):
+        agent = world.caller("u1", chain=chain)
+        assert [one.id for one in await listed(agent)] == shown
+        if not shown:
+            async with refused("DECISION_NOT_FOUND"):
+                await agent.policy.GetDecision(policy_pb2.GetDecisionRequest(id=mine.id), metadata=agent.metadata)
     elsewhere = world.auditor(tenant="other")
     assert not await listed(elsewhere)
     async with refused("DECISION_NOT_FOUND"):

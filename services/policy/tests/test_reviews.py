@@ -223,6 +223,20 @@ async def test_what_the_requester_and_the_auditor_see(world: World) -> None:
         await get(world.caller("u2", roles=("user",)), review.id)
 
 
+async def test_an_agent_knows_of_the_reviews_of_its_chain(world: World) -> None:
+    """I2: a token with a longer chain can only narrow; GetCall of the tool gateway says the same."""
+    _, review = await parked(world, chain=("outer", "middle"))
+    for chain in ((), ("outer",), ("outer", "middle")):
+        who = world.caller("u1", chain=chain)
+        assert (await get(who, review.id)).id == review.id
+        assert [one.id for one in await listed(who)] == [review.id]
+    for chain in (("middle",), ("other",), ("outer", "other"), ("outer", "middle", "inner")):
+        who = world.caller("u1", chain=chain)
+        async with refused("REVIEW_NOT_FOUND"):
+            await get(who, review.id)
+        assert not await listed(who)
+
+
 async def test_lists_by_state_and_page(world: World, database: Clone) -> None:
     made = [(await parked(world, user=f"u{n}"))[1] for n in range(5)]
     reviewer = world.reviewer()

@@ -40,7 +40,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFilter:
-    """Which decisions; an empty call_id and no effect are all. `user` None: of every user."""
+    """Which decisions; an empty call_id and no effect are all. `user` None: of all, else of the reader's chain."""
 
     user: str | None
     call_id: str

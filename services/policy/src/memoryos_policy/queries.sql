@@ -34,7 +34,8 @@ SELECT decision_id, create_time, call_id, skill, action_digest_hmac, effect, rea
     bundle_revision, bundle_confirm_time, review_id, user_name, chain, trace_id
 FROM policy.decisions
 WHERE tenant = %(tenant)s
-    AND (%(user)s::text IS NULL OR user_name = %(user)s)
+    AND (%(user)s::text IS NULL
+        OR (user_name = %(user)s AND chain[1:cardinality(%(chain)s::text[])] = %(chain)s::text[]))
     AND (%(call_id)s::text = '' OR call_id = %(call_id)s)
     AND (%(effect)s::text IS NULL OR effect = %(effect)s)
     AND (%(before)s::text IS NULL OR decision_id < %(before)s)
@@ -76,7 +77,8 @@ CROSS JOIN LATERAL (
     SELECT CASE WHEN r.state = 'pending' AND r.expire_time <= clock_timestamp() THEN 'expired' ELSE r.state END AS state
 ) AS now_state
 WHERE r.tenant = %(tenant)s
-    AND (%(all)s OR r.user_name = %(user)s OR r.group_name = ANY(%(groups)s))
+    AND (%(all)s OR r.group_name = ANY(%(groups)s)
+        OR (r.user_name = %(user)s AND r.chain[1:cardinality(%(chain)s::text[])] = %(chain)s::text[]))
     AND (%(before)s::text IS NULL OR r.review_id < %(before)s)
     AND (%(state)s::text IS NULL OR now_state.state = %(state)s)
 ORDER BY r.review_id DESC

@@ -110,6 +110,7 @@ class PostgresDecisionStore:
                 {
                     "tenant": scope.tenant,
                     "user": wanted.user,
+                    "chain": list(scope.chain),
                     "call_id": wanted.call_id,
                     "effect": effect,
                     "before": position[0] if position else None,

@@ -78,6 +78,7 @@ class PostgresReviewStore:
                     "tenant": scope.tenant,
                     "all": AUDITOR in scope.roles,
                     "user": scope.user,
+                    "chain": list(scope.chain),
                     "groups": reviewer_groups(scope),
                     "state": state.value if state else None,
                     "before": position[0] if position else None,

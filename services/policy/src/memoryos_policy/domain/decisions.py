@@ -54,6 +54,10 @@ class Decision:
             return None
         return max(timedelta(), self.create_time - self.bundle_confirm_time)
 
+    def belongs_to(self, scope: Scope) -> bool:
+        """Tell whether the reader is its user, the agent that asked, or one above that in its chain."""
+        return self.user == scope.user and self.chain[: len(scope.chain)] == scope.chain
+
     def seen_by(self, scope: Scope) -> Decision:
         """Give what a reader may see: reasons are for auditors only."""
         return self if scope.roles & SEES_ALL else replace(self, reasons=())

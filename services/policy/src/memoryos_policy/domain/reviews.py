@@ -82,8 +82,9 @@ def is_involved(review: Review, scope: Scope) -> bool:
 
 
 def visible(review: Review, scope: Scope) -> bool:
-    """Tell whether the reader may know of the review at all."""
-    return in_group(review, scope) or review.user == scope.user or AUDITOR in scope.roles
+    """Tell whether the reader may know of the review at all; an agent knows of those of its chain."""
+    own = review.user == scope.user and review.chain[: len(scope.chain)] == scope.chain
+    return own or in_group(review, scope) or AUDITOR in scope.roles
 
 
 def shows_arguments(review: Review, scope: Scope) -> bool:

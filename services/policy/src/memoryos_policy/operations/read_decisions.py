@@ -1,4 +1,7 @@
-"""Read kept decisions: auditors all of their tenant with reasons, others their own without."""
+"""Read kept decisions: auditors all of their tenant with reasons, others their own without.
+
+An agent's own are those of its chain, never those of its user or of another agent.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from memoryos_policy.ports import DecisionFilter, DecisionStore, Page
 
 
 async def get_decision(store: DecisionStore, scope: Scope, decision_id: str) -> Decision:
-    """Give one decision as the reader may see it; another user's is DecisionNotFound for who is no auditor."""
+    """Give one decision as the reader may see it; one of others is DecisionNotFound for who is no auditor."""
     decision = await store.find(scope, decision_id)
-    if decision.user != scope.user and not scope.roles & SEES_ALL:
+    if not decision.belongs_to(scope) and not scope.roles & SEES_ALL:
         raise DecisionNotFound
     return decision.seen_by(scope)
 
