@@ -43,6 +43,7 @@ class InMemoryPolicy:
     reviews: dict[str, Review] = field(default_factory=dict)
     asked: list[Question] = field(default_factory=list)
     down: bool = False
+    engine_away: bool = False
     deciding: asyncio.Event | None = None
     """When given, decide waits for it: two callers can be held at the same place."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -62,6 +63,8 @@ class InMemoryPolicy:
                 effect = Effect.DENY
             elif found.state == "approved":
                 effect, review_id = Effect.ALLOW, found.id
+        if self.engine_away:
+            return Decision(id=IDS.new("dec"), call_id=question.call_id, effect=Effect.DENY, by_rule=False)
         return Decision(
             id=IDS.new("dec"),
             call_id=question.call_id,

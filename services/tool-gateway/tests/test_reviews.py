@@ -104,6 +104,17 @@ async def test_policy_that_does_not_answer_then_leaves_the_call_parked(bench: Be
     assert (await bench.call("do", name="a")).state == "SUCCEEDED"
 
 
+async def test_an_engine_that_is_away_then_leaves_the_call_parked(bench: Bench):
+    """A deny that no rule gave sends nothing and does not throw the approval away."""
+    call = await parked(bench)
+    bench.policy.resolve(call.id, "approved")
+    bench.policy.engine_away = True
+    with pytest.raises(PolicyUnavailable):
+        await bench.call("do", name="a")
+    bench.policy.engine_away = False
+    assert (await bench.call("do", name="a")).state == "SUCCEEDED"
+
+
 @pytest.mark.parametrize("change", ["withdrawn", "changed", "moved"])
 async def test_a_skill_that_changed_meanwhile_is_denied(bench: Bench, change: str):
     """H3, X2: the definition that was approved is the one that runs, or none."""

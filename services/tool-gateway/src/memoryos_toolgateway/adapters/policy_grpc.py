@@ -117,4 +117,5 @@ def _decision(message: policy_pb2.Decision) -> Decision:
         review_id=message.review_id,
         approval_asked="approval" in kinds,
         obligations_known=all(kind == "approval" for kind in kinds),
+        by_rule=bool(message.bundle_revision),
     )

@@ -56,6 +56,8 @@ class Decision:
     """It carries the obligation that a person approves."""
     obligations_known: bool = True
     """It carries no obligation but approval."""
+    by_rule: bool = True
+    """A bundle gave it; without one it is a deny that stands for a fault of the engine."""
 
 
 class Action(StrEnum):

@@ -7,8 +7,9 @@ from typing import Any
 
 from memoryos_toolgateway.domain import messages
 from memoryos_toolgateway.domain.calls import Call
-from memoryos_toolgateway.domain.decisions import Action, Question, Verdict, judge
+from memoryos_toolgateway.domain.decisions import Action, Decision, Question, Verdict, judge
 from memoryos_toolgateway.domain.skill import Skill
+from memoryos_toolgateway.errors import PolicyUnavailable
 from memoryos_toolgateway.ports import PolicyClient, ResourceLookup
 from memoryos_toolgateway.registry import SkillRegistry
 
@@ -25,14 +26,17 @@ class CallDecider:
         self, call_id: str, skill: Skill, arguments: dict[str, Any], canonical: bytes, digest: str
     ) -> Verdict:
         """Give the verdict on a call that is not journaled yet. Raises PolicyUnavailable."""
-        return await self._ask(call_id, skill, arguments, canonical, digest, attempt=1, review_id="")
+        decision = await self._ask(call_id, skill, arguments, canonical, digest, attempt=1)
+        return judge(decision, call_id=call_id)
 
     async def again(self, call: Call, arguments: dict[str, Any]) -> Verdict:
         """Give the verdict on a journaled call, with the arguments that are kept.
 
         Asked right before each dispatch that does not follow its first decision
         at once: the resource is looked up anew, and a skill that was withdrawn or
-        changed since is a deny without asking.
+        changed since is a deny without asking. Raises PolicyUnavailable when no
+        rule has spoken: nothing is sent, and an approval that a person gave is
+        not thrown away because the engine was away for a moment.
         """
         skill = self.registry.get(call.skill)
         if skill is None or skill.definition_digest != call.definition_digest:
@@ -42,15 +46,12 @@ class CallDecider:
                 error_code=messages.CHANGED_CODE,
                 agent_message=messages.CHANGED,
             )
-        return await self._ask(
-            call.id,
-            skill,
-            arguments,
-            call.arguments,
-            call.action_digest,
-            attempt=call.dispatches + 1,
-            review_id=call.review_id,
+        decision = await self._ask(
+            call.id, skill, arguments, call.arguments, call.action_digest, attempt=call.dispatches + 1
         )
+        if not decision.by_rule:
+            raise PolicyUnavailable
+        return judge(decision, call_id=call.id, review_id=call.review_id)
 
     async def _ask(
         self,
@@ -61,8 +62,7 @@ class CallDecider:
         digest: str,
         *,
         attempt: int,
-        review_id: str,
-    ) -> Verdict:
+    ) -> Decision:
         question = Question(
             call_id=call_id,
             attempt=attempt,
@@ -71,4 +71,4 @@ class CallDecider:
             arguments=canonical,
             action_digest=digest,
         )
-        return judge(await self.policy.decide(question), call_id=call_id, review_id=review_id)
+        return await self.policy.decide(question)

@@ -441,7 +441,9 @@ class Decision(_message.Message):
     agent_message: _builtins.str
     """A safe sentence for the model."""
     bundle_revision: _builtins.str
-    """Revision of the bundle that decided."""
+    """Revision of the bundle that decided; empty when no rule has spoken and the
+    deny stands for a fault, e.g. an engine that did not answer.
+    """
     call_id: _builtins.str
     """Call that it was for."""
     skill: _builtins.str
