@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from memoryos_core.principals import is_name
 from memoryos_sdk import Client, connect
 from memoryos_sdk.memory import MemoryFS
 from memoryos_testing.stack import Stack
@@ -22,6 +24,8 @@ WRITERS: Final = 2
 TIMEOUT_S: Final = 120.0
 PENDING_S: Final = 300.0
 CALLER: Final = "owner"
+CONTENT_BYTES_MAX, QUERY_BYTES_MAX = 100_000, 8_192
+"""Limits of Write and Read; longer turns and questions are cut."""
 TOP_K, TOP_K_SESSIONS = 10, 50
 """Hits asked for; more where only sessions are labelled, since one session takes many of them."""
 
@@ -67,7 +71,7 @@ async def replay(stack: Stack, data: DataSet, say: Callable[[str], None]) -> Run
         for question in data.questions:
             memory = callers.get(question.tenant) or _caller(stack, client, question.tenant)
             began = time.perf_counter()
-            answer = await memory.read(_path(question.tenant), query=question.text, top_k=top_k(data))
+            answer = await memory.read(_path(question.tenant), query=_asked(question.text), top_k=top_k(data))
             run.read_s.append(time.perf_counter() - began)
             run.inexact_count += answer.exactness != "exact" or bool(answer.degradations)
             run.ranked[question.id] = [turn_of.get(hit.item.id, hit.item.id) for hit in answer]
@@ -112,16 +116,43 @@ def _batches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
 
 
 def _caller(stack: Stack, client: Client, tenant: str) -> MemoryFS:
-    return client.as_caller(stack.token(tenant, CALLER)).memory
+    return client.as_caller(stack.token(_name(tenant), CALLER)).memory
+
+
+def _name(tenant: str) -> str:
+    """Give the tenant's name in Memory OS: its own, or one made from it where that can be none (spaces)."""
+    return tenant if is_name(tenant) else f"set-{hashlib.sha256(tenant.encode()).hexdigest()[:24]}"
 
 
 def _path(tenant: str) -> str:
-    return f"/tenants/{tenant}/memory/episodic"
+    return f"/tenants/{_name(tenant)}/memory/episodic"
 
 
 def _entry(turn: Turn) -> dict[str, Any]:
-    meta: dict[str, Any] = {"tags": [turn.speaker], "source": {"session_id": turn.session, "message_ids": [turn.id]}}
-    if turn.time:
-        # The sets name no zone; UTC keeps their order.
-        meta["time"] = f"{turn.time}+00:00" if "T" in turn.time else turn.time
-    return {"content": turn.text, "meta": meta}
+    meta: dict[str, Any] = {
+        "attributes": {"speaker": turn.speaker},
+        "source": {"session_id": turn.session, "message_ids": [turn.id]},
+    }
+    time = _time(turn.time)
+    if time:
+        meta["time"] = time
+    return {"content": _cut(turn.text.replace("\0", " "), CONTENT_BYTES_MAX), "meta": meta}
+
+
+def _time(text: str | None) -> str | None:
+    """Give an ISO time with its offset (UTC keeps the order where none is named); None for other notations."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+
+
+def _asked(text: str) -> str:
+    """Give the end of a question too long to ask: what was said last is what is asked."""
+    raw = text.replace("\0", " ").encode()
+    return text if len(raw) <= QUERY_BYTES_MAX else raw[-QUERY_BYTES_MAX:].decode(errors="ignore")
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    return text if len(text.encode()) <= bytes_max else text.encode()[:bytes_max].decode(errors="ignore")
