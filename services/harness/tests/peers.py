@@ -58,6 +58,8 @@ class InMemoryTools:
     hidden: set[str] = field(default_factory=set)
     down: bool = False
     slow_looks: int = 3
+    shut_after: int | None = None
+    """When set, a call is refused at the door once it was looked at so often."""
     hold: asyncio.Event | None = None
     """When set, an effect waits for it."""
 
@@ -85,6 +87,8 @@ class InMemoryTools:
             raise LeaseLost
         self.epochs[identity.task_id] = lease_epoch
         self.looks[request_id] += 1
+        if self.shut_after is not None and self.looks[request_id] > self.shut_after:
+            return CallOutcome(kind=CallOutcomeKind.REFUSED, code="NOT_ALLOWED", at_the_door=True)
         if skill not in self.names:
             return CallOutcome(kind=CallOutcomeKind.INVALID, message="There is no tool of this name.")
         try:
@@ -228,6 +232,8 @@ class FakeGateway(tool_gateway_pb2_grpc.ToolGatewayServicer):
             )
         except LeaseLost:
             raise _Fenced from None
+        if outcome.at_the_door:
+            raise NotAllowed
         if outcome.kind is CallOutcomeKind.INVALID:
             raise _Invalid(outcome.message)
         return tool_gateway_pb2.CallSkillResponse(

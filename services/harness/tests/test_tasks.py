@@ -76,6 +76,18 @@ async def test_a_call_in_flight_is_looked_at_until_it_ends(world) -> None:
     assert len(world.tools.calls) == 1
 
 
+async def test_a_refusal_at_the_door_says_nothing_of_an_asking_before_it(world) -> None:
+    world.tools.shut_after = 1
+    user = world.client()
+    first = await user.submit("use:slow__report A")
+    async with world.worker():
+        assert '"status": "unknown"' in (await user.ended(first.id)).output
+        world.tools.shut_after = 0
+        second = await user.submit("use:mail__send A")
+        assert '"status": "refused"' in (await user.ended(second.id)).output
+    assert world.tools.effects == {}
+
+
 async def test_a_parked_call_waits_without_a_lease_and_runs_once_when_approved(world) -> None:
     user = world.client()
     task = await user.submit("use:refund__pay A")

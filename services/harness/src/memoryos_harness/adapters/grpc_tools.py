@@ -38,7 +38,9 @@ _NOT_MADE: Final = {
     "UNAUTHENTICATED": CallOutcomeKind.REFUSED,
     "FAILED_PRECONDITION": CallOutcomeKind.REFUSED,
 }
-"""Answers that say for certain that no call was made."""
+"""Answers that say for certain that no call was made by this asking."""
+_AT_THE_DOOR: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
+"""Those that come before the gateway has looked for the call in its journal."""
 
 
 class GrpcTools:
@@ -91,7 +93,7 @@ def _from_error(remote: RemoteError, cause: Exception) -> CallOutcome:
         message = "There is no tool of this name." if remote.code == "NOT_FOUND" else remote.message
     if remote.violations:
         message = "; ".join(f"{violation.field}: {violation.description}" for violation in remote.violations[:8])
-    return CallOutcome(kind=kind, message=message, code=remote.reason)
+    return CallOutcome(kind=kind, message=message, code=remote.reason, at_the_door=remote.code in _AT_THE_DOOR)
 
 
 def _unavailable(remote: RemoteError) -> DependencyUnavailable:

@@ -42,6 +42,8 @@ class CallOutcome:
     message: str = ""
     code: str = ""
     ids: CallIds = NO_CALL
+    at_the_door: bool = False
+    """It was refused before the gateway looked at its journal: this asking did nothing, an earlier one may have."""
 
     @property
     def ended(self) -> bool:

@@ -59,7 +59,7 @@ async def call_tool(run: TaskRun, *, request: ToolRequest | None = None, started
         step = await run.ports.journal.resume(lease, started)
     run.started(step)
     crash_point("harness.step.after_started")
-    outcome = _refused_here(step) or await _call(run, step)
+    outcome = _refused_here(step) or await _call(run, step, asked_before=started is not None)
     crash_point("harness.step.after_effect")
     if outcome.kind is CallOutcomeKind.PARKED:
         wait_s = run.settings.review_poll_s(run.claim.parked_s)
@@ -87,7 +87,7 @@ def _refused_here(step: Step) -> CallOutcome | None:
     return None
 
 
-async def _call(run: TaskRun, step: Step) -> CallOutcome:
+async def _call(run: TaskRun, step: Step, *, asked_before: bool) -> CallOutcome:
     given: Any = step.input
     skill = str(given["skill"])
     attributes: dict[str, str | int] = {
@@ -99,13 +99,17 @@ async def _call(run: TaskRun, step: Step) -> CallOutcome:
         LEASE_EPOCH: run.claim.lease.epoch,
     }
     with _TRACER.span(f"{EXECUTE_TOOL} {skill}", attributes=attributes) as span:
-        outcome = await _settled(run, step, skill)
+        outcome = await _settled(run, step, skill, asked_before=asked_before)
         _describe(span, outcome)
         return outcome
 
 
-async def _settled(run: TaskRun, step: Step, skill: str) -> CallOutcome:
-    """Ask until the call is parked or has ended. A gateway that stays silent fails the attempt, the step stays open."""
+async def _settled(run: TaskRun, step: Step, skill: str, *, asked_before: bool) -> CallOutcome:
+    """Ask until the call is parked or has ended. A gateway that stays silent fails the attempt, the step stays open.
+
+    A refusal at the door says nothing of an asking before it, whose answer may
+    have been lost: then it is not known whether the call was made.
+    """
     failures = 0
     while True:
         try:
@@ -126,8 +130,11 @@ async def _settled(run: TaskRun, step: Step, skill: str) -> CallOutcome:
                 ) from error
             await asyncio.sleep(error.retry_after_s or run.settings.backoff_s(failures - 1))
             continue
+        if outcome.at_the_door and (asked_before or failures):
+            return CallOutcome(kind=CallOutcomeKind.UNKNOWN, code=outcome.code, ids=step.ids)
         if outcome.kind is not CallOutcomeKind.IN_FLIGHT:
             return outcome
+        asked_before = True
         if run.seconds_left <= 0:
             return CallOutcome(kind=CallOutcomeKind.UNKNOWN, ids=outcome.ids)
         await asyncio.sleep(run.settings.in_flight_poll_s)
