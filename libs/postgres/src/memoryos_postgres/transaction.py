@@ -59,6 +59,20 @@ class Tx:
         cursor = await self._run(query, params, binary=binary)
         return await cursor.fetchall()
 
+    async def fetch_alone(self, query: str, params: Params = None) -> list[Row]:
+        """All rows of a read that is a transaction by itself: one round trip, and nothing is open afterwards.
+
+        Statements that follow begin a transaction of their own. Inside one that
+        has begun this is `fetch_all`.
+        """
+        if self._begun or self._deferred:
+            return await self.fetch_all(query, params)
+        with translated():
+            statements = [self._opening(), self._inlined(query, params), b"COMMIT"]
+            cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
+            await cursor.set_result(-2)
+            return await cursor.fetchall()
+
     async def fetch_value(self, query: str, params: Params = None) -> Any:
         """The first column of the first row, or None without a row."""
         row = await self.fetch_one(query, params)

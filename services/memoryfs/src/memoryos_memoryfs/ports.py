@@ -111,6 +111,10 @@ class LexicalAnswer:
     """A bound ended the search: more items hold the words."""
 
 
+class RequestAnswered(Exception):
+    """The request_id that this transaction claimed has its answer already; `replay` gives it."""
+
+
 class Journal(Protocol):
     """Idempotency and audit, in the transaction of what they record."""
 
@@ -119,6 +123,13 @@ class Journal(Protocol):
 
         Waits for a concurrent call with the same id. Raises RequestIdReused when
         it came with another body.
+        """
+
+    async def claim(self, rpc: str, request_id: str, body: bytes, answer: bytes) -> None:
+        """Keep an answer that is known beforehand; spares `replay` its round trip.
+
+        When the request was answered before, the transaction ends with
+        `RequestAnswered` and keeps nothing.
         """
 
     async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
@@ -217,8 +228,14 @@ class Storage(Protocol):
     async def page_secret(self, scope: Scope) -> bytes:
         """Give the tenant's key for page tokens."""
 
+    async def find_one(self, scope: Scope, item_id: str) -> Item | None:
+        """Give an item that the caller may read, in any state, in a transaction of its own."""
+
     def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
-        """Begin; commit at the end of the block, roll back on any exception."""
+        """Begin; commit at the end of the block, roll back on any exception.
+
+        Raises `RequestAnswered` at the end when the claim came second.
+        """
 
 
 class HitCounter(Protocol):

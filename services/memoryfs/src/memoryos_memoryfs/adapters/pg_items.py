@@ -78,6 +78,12 @@ class PgItems:
         """See `ItemStore.find`."""
         return await self._load("find_items", ids)
 
+    async def find_alone(self, item_id: str) -> Item | None:
+        """Give one item in a transaction by itself."""
+        params = {"tenant": self._session.tenant, "ids": [item_id]}
+        rows = await self._tx.fetch_alone(_QUERIES["find_items"], params)
+        return next(iter(await self._open(rows)), None) if rows else None
+
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
         """See `ItemStore.lock`; the policy for updates hides what is not the caller's own."""
         return await self._load("lock_items", ids)

@@ -48,6 +48,11 @@ class PgJournal:
         session = self._session
         return await session.shared.idempotency.begin(session.tx, session.scope, rpc, request_id, body)
 
+    async def claim(self, rpc: str, request_id: str, body: bytes, answer: bytes) -> None:
+        """See `Journal.claim`."""
+        session = self._session
+        await session.shared.idempotency.claim(session.tx, session.scope, rpc, request_id, body, answer)
+
     async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
         """See `Journal.keep`."""
         session = self._session

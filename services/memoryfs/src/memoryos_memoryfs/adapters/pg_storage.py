@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
+from memoryos_postgres.errors import UniqueViolation
+from memoryos_postgres.idempotency import CLAIMED
 
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_journal import PgJournal
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
-from memoryos_memoryfs.ports import ItemStore, Journal, RecallIndex, Work
+from memoryos_memoryfs.ports import ItemStore, Journal, RecallIndex, RequestAnswered, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,17 @@ class PgStorage:
         """See `Storage.transaction`."""
         return self._transaction(scope)
 
+    async def find_one(self, scope: Scope, item_id: str) -> Item | None:
+        """See `Storage.find_one`; one round trip while the caches are warm."""
+        async with self._database.scoped(scope) as tx:
+            return await PgItems(Session(shared=self._shared, tx=tx, scope=scope)).find_alone(item_id)
+
     @asynccontextmanager
     async def _transaction(self, scope: Scope) -> AsyncIterator[Work]:
-        async with self._database.scoped(scope) as tx:
-            yield work_of(Session(shared=self._shared, tx=tx, scope=scope))
+        try:
+            async with self._database.scoped(scope) as tx:
+                yield work_of(Session(shared=self._shared, tx=tx, scope=scope))
+        except UniqueViolation as error:
+            if error.constraint == CLAIMED:
+                raise RequestAnswered from error
+            raise

@@ -19,8 +19,7 @@ async def get_item(parts: Parts, scope: Scope, item_id: str) -> Item:
     the caller's clearance or outside the token's paths is `ItemNotFound` alike;
     the audit keeps that it was asked for.
     """
-    async with parts.storage.transaction(scope) as work:
-        item = (await work.items.find([item_id])).get(item_id)
+    item = await parts.storage.find_one(scope, item_id)
     if item is None or not access.visible(scope, item) or item.expired(parts.clock.now()):
         await parts.trail.record(_RPC, scope, None, [item_id], found=False)
         raise ItemNotFound

@@ -18,7 +18,7 @@ from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Vector, Work, Written
+from memoryos_memoryfs.ports import RequestAnswered, Revised, Vector, Work, Written
 
 RPC = "memoryos.memoryfs.v1.MemoryFS/Write"
 
@@ -71,6 +71,9 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
         return await _answered(parts, scope, command, error)
     readers = {reader for draft in command.drafts for reader in draft.readers}
     await parts.storage.prepare(scope, command.path, sorted(readers))
+    if len(created) == len(command.drafts):
+        items = [_written(parts, item, vectors[n]) for n, item in created.items()]
+        return await _write_new(parts, scope, command, items)
     async with parts.storage.transaction(scope) as work:
         answer = await work.journal.replay(RPC, command.request_id, command.body)
         if answer is not None:
@@ -88,7 +91,22 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     return results
 
 
-async def _answered(parts: Parts, scope: Scope, command: WriteCommand, error: MemoryOSError) -> list[WriteResult]:
+async def _write_new(parts: Parts, scope: Scope, command: WriteCommand, items: Sequence[Written]) -> list[WriteResult]:
+    """Keep new items only: nothing has to be looked up first, so everything travels together."""
+    results = [_result(written.item) for written in items]
+    try:
+        async with parts.storage.transaction(scope) as work:
+            await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
+            await work.items.add(items)
+            await work.journal.audit(RPC, command.path, [result.id for result in results])
+            crash_point("memoryfs.write.before_commit")
+    except RequestAnswered as error:
+        return await _answered(parts, scope, command, error)
+    crash_point("memoryfs.write.after_commit")
+    return results
+
+
+async def _answered(parts: Parts, scope: Scope, command: WriteCommand, error: Exception) -> list[WriteResult]:
     """Give the answer this request_id had before; without one, raise `error`."""
     async with parts.storage.transaction(scope) as work:
         answer = await work.journal.replay(RPC, command.request_id, command.body)
