@@ -177,6 +177,19 @@ def test_nothing_is_left_unfinished():
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_crash_point_is_passed_in_code_and_died_at_in_a_test():
+    from memoryos_core.crashpoints import CRASH_POINTS
+
+    def mentions(paths: list[Path]) -> str:
+        return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+    code = mentions([path for path in SOURCE if path.name != "crashpoints.py"])
+    tests = mentions([path for path in PYTHON if is_test(path) and path.name != "test_crashpoints.py"])
+    for name in CRASH_POINTS:
+        assert f'crash_point("{name}")' in code, f"nothing passes {name}"
+        assert f'"{name}' in tests, f"no test dies at {name}"
+
+
 def test_the_two_readmes_have_the_same_shape():
     english, chinese = (ROOT / name for name in ("README.md", "README.zh-CN.md"))
     shape = [re.findall(r"^(#+) ", path.read_text(encoding="utf-8"), re.M) for path in (english, chinese)]
