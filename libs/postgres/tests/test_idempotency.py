@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from memoryos_core.errors import RequestIdReused
 from memoryos_postgres import roles
-from memoryos_postgres.errors import DatabaseFault
-from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.errors import DatabaseFault, UniqueViolation
+from memoryos_postgres.idempotency import CLAIMED, Idempotency
 from memoryos_testing import scope_of
 from memoryos_testing.postgres import admin_execute
 
@@ -110,6 +110,36 @@ async def test_the_answer_is_sealed_and_bound_to_its_row(effects, database):
     )
     with pytest.raises(Exception, match="changed or moved"):
         await effects.call()
+
+
+async def test_a_claim_is_kept_once_and_replayed(db, idempotency):
+    scope = scope_of()
+
+    async def claim(body=b"body", answer=b"first"):
+        async with db.scoped(scope) as tx:
+            await idempotency.claim(tx, scope, RPC, "r1", body, answer)
+
+    await claim()
+    for _ in range(2):
+        with pytest.raises(UniqueViolation) as second:
+            await claim(answer=b"second")
+        assert second.value.constraint == CLAIMED
+    async with db.scoped(scope) as tx:
+        assert await idempotency.begin(tx, scope, RPC, "r1", b"body") == b"first"
+    with pytest.raises(RequestIdReused):
+        async with db.scoped(scope) as tx:
+            await idempotency.begin(tx, scope, RPC, "r1", b"other")
+
+
+async def test_of_racing_claims_one_is_kept(db, idempotency):
+    scope = scope_of()
+
+    async def claim(number):
+        async with db.scoped(scope) as tx:
+            await idempotency.claim(tx, scope, RPC, "r1", b"body", str(number).encode())
+
+    results = await asyncio.gather(*(claim(number) for number in range(4)), return_exceptions=True)
+    assert sorted(type(result).__name__ for result in results) == ["NoneType"] + ["UniqueViolation"] * 3
 
 
 async def test_old_rows_are_swept(effects, database, monkeypatch):

@@ -52,6 +52,30 @@ async def test_deferred_statements_alone_are_a_transaction(db):
     assert await count(db) == 2
 
 
+async def test_a_read_alone_sees_its_scope_and_leaves_nothing_open(db):
+    async with db.tenant("acme") as tx:
+        await tx.execute(INSERT, key(1))
+    for tenant, expected in (("acme", ["s1"]), ("evil", [])):
+        async with db.tenant(tenant) as tx:
+            rows = await tx.fetch_alone("SELECT subject_hmac FROM core.data_keys WHERE subject_hmac = %s", ("s1",))
+            assert [row["subject_hmac"] for row in rows] == expected
+            # What follows is a transaction of its own, in the same scope.
+            await tx.execute(INSERT, key(2, tenant))
+    assert await count(db) == 2
+    with pytest.raises(DatabaseFault):
+        async with db.tenant("acme") as tx:
+            await tx.fetch_alone("SELECT 1 / 0")
+    assert await count(db) == 2
+
+
+async def test_a_read_alone_inside_a_transaction_is_part_of_it(db):
+    async with db.tenant("acme") as tx:
+        await tx.execute(INSERT, key(1))
+        assert len(await tx.fetch_alone("SELECT 1 FROM core.data_keys")) == 1
+        tx.defer(INSERT, key(2))
+    assert await count(db) == 2
+
+
 async def test_a_failing_deferred_statement_undoes_everything(db):
     async def insert_twice():
         async with db.tenant("acme") as tx:
