@@ -68,6 +68,7 @@ check: setup ## Format, lint, types, import contracts, protos, policies, referen
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(foreach package,$(shell cd libs && ls -d */src/memoryos_* ; cd ../services && ls -d */src/memoryos_*),-p $(notdir $(package)))
+	$(BIN)/mypy evals bench scripts deploy/demo
 	$(BIN)/lint-imports
 	cd proto && ../$(BIN)/buf lint && ../$(BIN)/buf format --diff --exit-code
 	scripts/check_protos.sh
@@ -80,7 +81,7 @@ bench: setup ## Measure against the raw engines: make bench [ARGS="--quick"].
 	$(BIN)/python -m bench.run $(ARGS)
 
 eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=pgvector] [OUT=dir].
-	$(BIN)/python -m evals.recall $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
+	$(BIN)/python -m evals.recall --check $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
 
 mutants: setup ## Remove each guard in turn; a named test must turn red.
 	$(BIN)/python scripts/mutants.py

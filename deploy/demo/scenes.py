@@ -114,7 +114,7 @@ async def refund(stage: Stage) -> str:
     client = await stage.client("maria")
 
     async def waiting() -> bool:
-        return (await client.tasks.get(task.id)).state == "waiting_review"
+        return bool((await client.tasks.get(task.id)).state == "waiting_review")
 
     await stage.until(waiting, "the task waits for a review")
     stage.check(not books.refunds, "the refund waits for a person; nothing was paid")
@@ -126,7 +126,7 @@ async def refund(stage: Stage) -> str:
     reply, _ = await stage.ended("maria", task.id)
     stage.check(books.counts["refund.create"] == 1, "it was paid exactly once, although worker and gateway were killed")
     stage.check(books.refunds[0]["refund_id"] in reply.output, "the reply holds the refund's number")
-    return task.id
+    return str(task.id)
 
 
 async def kill(stage: Stage, *names: str) -> None:
