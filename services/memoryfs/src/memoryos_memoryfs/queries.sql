@@ -179,27 +179,30 @@ WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s
 -- name: unpark_vectors
 DELETE FROM memoryfs.parked_vectors WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
 
--- name: lexical_stats
-SELECT count(*) AS item_count, coalesce(avg(length), 1)::float8 AS length_mean
-FROM memoryfs.item_tokens
-WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/;
-
 -- name: lexical
--- How often each asked word occurs in every candidate that holds one of them; as one row of arrays, since
--- hundreds of rows cost more in the driver than in the server.
-SELECT array_agg(item_id) AS ids, array_agg(length) AS lengths, array_agg(counts) AS counts
+-- How often each asked word occurs in every candidate that holds one of them, and how many candidates of which
+-- length there are in all; as one row of arrays, since hundreds of rows cost more in the driver than in the server.
+SELECT held.*, whole.*
 FROM (
-    SELECT item_id, length,
-        ARRAY(
-            SELECT coalesce(counts[array_position(hashes, asked)], 0) FROM unnest(%(hashes)s::int8[]) AS word (asked)
-        )::int2[] AS counts
+    SELECT array_agg(item_id) AS ids, array_agg(length) AS lengths, array_agg(counts) AS counts
+    FROM (
+        SELECT item_id, length,
+            ARRAY(
+                SELECT coalesce(counts[array_position(hashes, asked)], 0) FROM unnest(%(hashes)s::int8[]) AS word (asked)
+            )::int2[] AS counts
+        FROM memoryfs.item_tokens
+        WHERE tenant = %(tenant)s
+            AND hashes && %(hashes)s::int8[]
+            AND acl && %(reader_ids)s::int4[]
+            AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
+        LIMIT %(limit)s
+    ) AS matched
+) AS held,
+(
+    SELECT count(*) AS item_count, coalesce(avg(length), 1)::float8 AS length_mean
     FROM memoryfs.item_tokens
-    WHERE tenant = %(tenant)s
-        AND hashes && %(hashes)s::int8[]
-        AND acl && %(reader_ids)s::int4[]
-        AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
-    LIMIT %(limit)s
-) AS held;
+    WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
+) AS whole;
 
 -- name: lexical_frequencies
 SELECT held.hash, count(*) AS frequency

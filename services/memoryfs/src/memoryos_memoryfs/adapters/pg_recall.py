@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from memoryos_core.paths import MemoryPath
 from memoryos_postgres import queries
-from memoryos_postgres.transaction import Row
 from memoryos_vectors.ports import Exactness, IndexScope, VectorQuery
 
 from memoryos_memoryfs.adapters.pg_items import IDS_MAX, PgItems
@@ -85,8 +84,6 @@ class PgRecall:
         hashes = self._session.shared.hashes.of(await self._session.keys(), words)
         counts = list(words.values())
         params, conditions = self._conditions(within)
-        stats = await self._one("lexical_stats", conditions, params)
-        corpus = Corpus(item_count=stats["item_count"], length_mean=stats["length_mean"])
         if len(hashes) > QUERY_WORDS_MAX:
             hashes, counts = await self._rarest(hashes, counts, conditions, params)
         held = await self._session.tx.fetch_one(
@@ -96,6 +93,7 @@ class PgRecall:
         )
         if held is None or not held["ids"]:
             return NOTHING
+        corpus = Corpus(item_count=held["item_count"], length_mean=held["length_mean"])
         shares = lexical_shares(
             corpus,
             np.array(counts, dtype=np.int64),
@@ -130,11 +128,6 @@ class PgRecall:
             return params, ""
         params["ids"] = sorted(within.ids)
         return params, "\n    AND item_id = ANY (%(ids)s::text[])"
-
-    async def _one(self, query: str, conditions: str, params: Mapping[str, Any]) -> Row:
-        row = await self._session.tx.fetch_one(_QUERIES[query].replace("/*conditions*/", conditions), params)
-        assert row is not None
-        return row
 
 
 def _best(ids: Sequence[str], shares: Floats, limit: int) -> tuple[str, ...]:
