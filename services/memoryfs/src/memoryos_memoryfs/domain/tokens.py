@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from typing import Final
 
 import Stemmer
@@ -66,22 +67,31 @@ def query_tokens(text: str) -> Mapping[str, int]:
 
 
 def _count(text: str, distinct_max: int) -> Mapping[str, int]:
-    stops: list[str] = []
-    kept: list[str] = []
-    for whole in _JOINED.findall(fold(text[:CHARS_MAX])):
-        if len(whole) > _CACHED_CHARS_MAX or not whole.isascii():
-            if _SPACELESS_RUN.match(whole):
-                kept.extend(_pairs(whole))
-                continue
-            words, dull = _word(whole)
-        else:
-            words, dull = _known_word(whole)
-        kept.extend(words)
-        stops.extend(dull)
-    counts = Counter(kept or stops)
-    if len(counts) > distinct_max or counts.total() > COUNT_MAX:
+    folded = fold(text[:CHARS_MAX])
+    runs = _JOINED.findall(folded)
+    if folded.isascii() and max(map(len, runs), default=0) <= _CACHED_CHARS_MAX:
+        found = list(map(_known_word, runs))
+    else:
+        found = [_tokens(run) for run in runs]
+    tokens = list(chain.from_iterable(map(_WORDS, found))) or list(chain.from_iterable(map(_STOPS, found)))
+    counts = Counter(tokens)
+    if len(counts) > distinct_max or len(tokens) > COUNT_MAX:
         return {token: min(count, COUNT_MAX) for token, count in islice(counts.items(), distinct_max)}
     return counts
+
+
+_WORDS: Final = itemgetter(0)
+_STOPS: Final = itemgetter(1)
+_Tokens = tuple[Sequence[str], Sequence[str]]
+"""Words of a run, and its stop words."""
+
+
+def _tokens(run: str) -> _Tokens:
+    if run.isascii() and len(run) <= _CACHED_CHARS_MAX:
+        return _known_word(run)
+    if _SPACELESS_RUN.match(run):
+        return _pairs(run), ()
+    return _word(run)
 
 
 def fold(text: str) -> str:
@@ -105,7 +115,7 @@ def _without_accent(char: str) -> str:
     return char
 
 
-def _word(whole: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _word(whole: str) -> _Tokens:
     """Give the tokens of a run without spaces (itself if it is an identifier, and its parts), and its stop words."""
     whole = _POSSESSIVE.sub("", whole)
     parts = _PARTS.findall(whole)
