@@ -9,6 +9,7 @@ import grpc
 import pytest
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_models.errors import EmbedderBusy
+from memoryos_testing.hash_embedder import HashEmbedder
 
 PENDING = item_pb2.EMBED_STATE_PENDING
 DONE = item_pb2.EMBED_STATE_DONE
@@ -136,3 +137,19 @@ async def test_the_same_words_written_again_in_an_outage_keep_their_vector(alice
     assert result.embed_state == DONE
     service.embedder.down = False
     assert (await alice.read("zebra crossing")).hits[0].details.dense == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("how", ["update", "restore"])
+async def test_an_item_of_an_earlier_model_is_found_by_meaning_after_its_next_change(start_service, how):
+    alice = (await start_service()).caller("alice")
+    item_id = await alice.write("zebra crossing")
+    if how == "restore":
+        await alice.forget(item_id)
+    alice = (await start_service(embedder=HashEmbedder(dimensions=32))).caller("alice")
+    await (alice.restore(item_id) if how == "restore" else alice.update(item_id, tags=["t"]))
+
+    async def by_meaning() -> bool:
+        (hit,) = (await alice.read("zebra crossing")).hits
+        return hit.details.HasField("dense") and hit.item.embedding_model == "hash-32"
+
+    await eventually(by_meaning)

@@ -51,3 +51,35 @@ async def test_hits_are_counted_beside_the_index(start_service):
     await rows_become(
         service, "SELECT item_id, hits FROM memoryfs.item_access ORDER BY item_id", [(first, 2), (second, 1)]
     )
+
+
+async def test_an_item_that_outlives_its_sweep_during_an_update_gets_its_vector_again(start_service):
+    clock = Shifted()
+    service = await start_service(clock=clock, upkeep_s=0.05)
+    alice = service.caller("alice")
+    (result,) = await alice.write_entries([memoryfs_pb2.WriteEntry(content="pump handle", ttl={"seconds": 60})])
+    embed, going_on = service.embedder.embed, asyncio.Event()
+
+    async def slow(texts, *, deadline_s):
+        clock.shift = timedelta(seconds=61)
+        await going_on.wait()
+        return await embed(texts, deadline_s=deadline_s)
+
+    service.embedder.embed = slow
+    update = asyncio.create_task(
+        alice.write_entries(
+            [
+                memoryfs_pb2.WriteEntry(id=result.id, ttl={"seconds": 3600}),
+                memoryfs_pb2.WriteEntry(content="another"),
+            ]
+        )
+    )
+    await rows_become(service, "SELECT item_id FROM memoryfs.item_vectors", [])
+    service.embedder.embed = embed
+    going_on.set()
+    await update
+    await rows_become(service, "SELECT count(*) FROM memoryfs.item_vectors", [(2,)])
+    hits = (await alice.read("pump handle", top_k=1)).hits
+    assert hits[0].item.id == result.id
+    assert hits[0].details.dense > 0.99
+    assert await service.rows("SELECT embed_state FROM memoryfs.items WHERE embed_state <> 1") == []

@@ -367,3 +367,20 @@ async def test_a_batch_keeps_each_entrys_own_fields(alice):
     for entry, result in zip(entries, results, strict=True):
         item = await alice.get(result.id)
         assert (item.importance, item.event_key, list(item.tags)) == (0.25, entry.event_key, list(entry.tags))
+
+
+async def test_answers_end_before_they_are_too_large(alice):
+    text = "large " * 15_000
+    for start in range(0, 100, 25):
+        await alice.write_entries([memoryfs_pb2.WriteEntry(content=f"{text} {start + n}") for n in range(25)])
+    response = await alice.read("large", top_k=200)
+    assert 30 < len(response.hits) < 50
+    assert response.exactness == memoryfs_pb2.EXACTNESS_TRUNCATED
+    seen, token = [], ""
+    while True:
+        page = await alice.list(page_size=500, page_token=token)
+        seen += [item.id for item in page.items]
+        token = page.next_page_token
+        if not token:
+            break
+    assert len(seen) == len(set(seen)) == 100

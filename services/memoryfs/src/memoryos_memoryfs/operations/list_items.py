@@ -12,6 +12,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.answers import fitting
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import ItemFilter
@@ -44,7 +45,8 @@ async def list_items(parts: Parts, scope: Scope, query: ListQuery) -> Page:
     """Give a page of readable items in one state, newest first.
 
     Candidates and forgotten items are shown to their owner only. Items made
-    between two pages do not shift the later ones (keyset).
+    between two pages do not shift the later ones (keyset). A page ends early
+    where one more item would make the answer too large.
     """
     access.check_read(scope, query.path)
     tokens = PageTokens(await parts.storage.page_secret(scope))
@@ -52,6 +54,7 @@ async def list_items(parts: Parts, scope: Scope, query: ListQuery) -> Page:
     size = query.page_size or PAGE_SIZE_DEFAULT
     async with parts.storage.transaction(scope) as work:
         found = await work.items.newest(query.path, query.where, query.state, before=before, limit=size + 1)
+    size = min(size, fitting(found))
     own_only = query.state in (State.CANDIDATE, State.FORGOTTEN)
     page = [
         item

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -11,6 +11,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.answers import fitting
 from memoryos_memoryfs.domain.fusion import Fused, fuse
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.domain.tokens import query_tokens
@@ -88,7 +89,8 @@ async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
 
     Both arms look only at what the caller may read, and every hit is read
     again from the truth. Asking for k where k are readable gives k, unless
-    `min_score` forbids. A query of white space asks for the newest items.
+    `min_score` forbids or they are too large for one answer (TRUNCATED). A
+    query of white space asks for the newest items.
     """
     access.check_read(scope, query.path)
     top_k = query.top_k or TOP_K_DEFAULT
@@ -96,6 +98,9 @@ async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
         recalled = await _recall(parts, scope, query, top_k)
     else:
         recalled = await _newest(parts, scope, query, top_k)
+    fits = fitting([hit.item for hit in recalled.hits])
+    if fits < len(recalled.hits):
+        recalled = replace(recalled, hits=recalled.hits[:fits], exactness=Exactness.TRUNCATED)
     ids = [hit.item.id for hit in recalled.hits]
     await parts.trail.record(_RPC, scope, query.path, ids)
     parts.hits.note(scope.tenant, ids)
