@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -19,15 +17,12 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from memoryos.type.v1 import field_pb2
 from memoryos_core.config import Section
 from memoryos_core.crashpoints import CRASH_POINTS
+from memoryos_core.sections import installed_sections
 from pydantic_core import PydanticUndefined
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "reference"
 APIS = ("memoryfs", "policy", "toolgateway", "harness", "type")
-CONFIG_PACKAGES = (
-    "memoryos_core", "memoryos_grpc", "memoryos_telemetry", "memoryos_postgres", "memoryos_audit", "memoryos_vectors",
-    "memoryos_models", "memoryos_memoryfs", "memoryos_policy", "memoryos_toolgateway", "memoryos_harness",
-)  # fmt: skip
 # Field numbers in descriptor.proto, by which source comments are addressed.
 MESSAGE, ENUM, SERVICE = 4, 5, 6
 FIELD, VALUE, METHOD = 2, 2, 2
@@ -123,20 +118,6 @@ def api_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def sections() -> list[type[Section]]:
-    """Give every section class of the product."""
-    found: dict[str, type[Section]] = {}
-    for package_name in CONFIG_PACKAGES:
-        package = importlib.import_module(package_name)
-        for module_info in pkgutil.walk_packages(package.__path__, package_name + "."):
-            if module_info.name.rsplit(".", 1)[-1] in ("config", "sections"):
-                module = importlib.import_module(module_info.name)
-                for value in vars(module).values():
-                    if isinstance(value, type) and issubclass(value, Section) and value is not Section:
-                        found[value.section] = value
-    return [found[name] for name in sorted(found)]
-
-
 def field_notes(kind: type[Section]) -> dict[str, str]:
     """Give the docstring below each field of a section class."""
     import ast
@@ -166,7 +147,7 @@ def configuration_page() -> str:
         "keys are the sections below; `MEMORYOS_<SECTION>__<FIELD>` in the environment goes on top. Unknown keys are "
         "errors. Secrets are paths of files. `mos config` prints the effective values.\n",
     ]
-    for kind in sections():
+    for kind in sorted(installed_sections(), key=lambda kind: kind.section):
         notes = field_notes(kind)
         lines.append(f"## {kind.section}\n\n{' '.join((kind.__doc__ or '').split())}\n")
         lines.append("| field | default | meaning |\n|---|---|---|")

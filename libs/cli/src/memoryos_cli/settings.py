@@ -4,32 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
-from memoryos_core.config import Config, ConfigError, Section, load
-from memoryos_core.sections import ALL_SECTIONS, IdentitySection, PeersSection, SealingSection
-from memoryos_grpc.config import GrpcSection
-from memoryos_models.config import ModelsSection
-from memoryos_postgres.config import PostgresSection
-from memoryos_telemetry.config import TelemetrySection
+from memoryos_core.config import Config, ConfigError, load
+from memoryos_core.sections import ALL_SECTIONS, installed_sections
 
 from memoryos_cli.datafolder import DataFolder
 from memoryos_cli.exits import CliError, Exit
 
 Values = dict[str, dict[str, Any]]
 """Section → field → value."""
-
-LIBRARY_SECTIONS: Final[tuple[type[Section], ...]] = (
-    GrpcSection,
-    IdentitySection,
-    ModelsSection,
-    PeersSection,
-    PostgresSection,
-    SealingSection,
-    TelemetrySection,
-)
-"""Checked before anything starts; the command line does not import services, and each of them checks its own."""
 
 
 def base_values(folder: DataFolder, ports: Mapping[str, int], host: str) -> Values:
@@ -77,9 +62,9 @@ def merged(base: Values, file: Path, overrides: Sequence[str]) -> Values:
 
 
 def checked(file: Path) -> Config:
-    """Give the libraries' sections of a merged configuration file; CliError names the first mistake."""
+    """Give all sections of a merged configuration file with their defaults; CliError names the first mistake."""
     try:
-        return load(LIBRARY_SECTIONS, file=file, environ={}, known=ALL_SECTIONS)
+        return load(installed_sections(), file=file, environ={}, known=ALL_SECTIONS)
     except ConfigError as error:
         raise CliError(str(error), exit_code=Exit.USAGE) from None
 

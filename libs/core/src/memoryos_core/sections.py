@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import ClassVar, Final
 
 from memoryos_core.config import ConfigPath, Section
 
-ALL_SECTIONS: Final = frozenset({
-    "audit", "grpc", "harness", "identity", "memoryfs", "models", "peers", "policy", "postgres", "sealing", "telemetry",
-    "tool-gateway",
-})  # fmt: skip
-"""Names of the sections that the one configuration file of an installation may have, for `load(known=…)`."""
+SECTION_MODULES: Final = {
+    "audit": "memoryos_audit.sealer.config",
+    "grpc": "memoryos_grpc.config",
+    "harness": "memoryos_harness.config",
+    "identity": "memoryos_core.sections",
+    "memoryfs": "memoryos_memoryfs.config",
+    "models": "memoryos_models.config",
+    "peers": "memoryos_core.sections",
+    "policy": "memoryos_policy.config",
+    "postgres": "memoryos_postgres.config",
+    "sealing": "memoryos_core.sections",
+    "telemetry": "memoryos_telemetry.config",
+    "tool-gateway": "memoryos_toolgateway.config",
+}
+"""Every section that the one configuration file of an installation may have, and the module of its owner."""
+ALL_SECTIONS: Final = frozenset(SECTION_MODULES)
+"""Their names, for `load(known=…)`."""
+
+
+def installed_sections() -> list[type[Section]]:
+    """Give the section classes of the packages that are installed here, by name.
+
+    For who must see the whole file: the supervisor, `mos config`, the reference.
+    A service names the sections that it reads itself.
+    """
+    found = []
+    for name, module_name in SECTION_MODULES.items():
+        if importlib.util.find_spec(module_name.split(".")[0]) is not None:
+            module = importlib.import_module(module_name)
+            found += [
+                value
+                for value in vars(module).values()
+                if isinstance(value, type) and issubclass(value, Section) and getattr(value, "section", "") == name
+            ]
+    return found
 
 
 class IdentitySection(Section):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-import yaml
 from memoryos_core.errors import MemoryOSError
 from memoryos_postgres.config import PostgresSection
 from memoryos_postgres.migrate import MigrationRefused
@@ -240,9 +239,7 @@ async def down(
 async def config(caller: Caller) -> None:
     """Print the effective configuration; secrets appear as the paths of their files."""
     file = caller.data.config_file()
-    values: settings.Values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    for section, fields in settings.checked(file).effective().items():
-        values[section] = fields
+    values = settings.checked(file).effective()
     if caller.output.as_json:
         caller.output.value(values)
     else:
