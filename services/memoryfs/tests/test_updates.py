@@ -175,3 +175,22 @@ async def test_fifty_writers_of_new_paths_and_readers_at_once(alice):
         *(alice.write("x", path=f"{alice.path}/p{n % 7}", readers=[f"user:r{n % 5}", "group:g"]) for n in range(50))
     )
     assert len(await alice.list_ids(page_size=100)) == 50
+
+
+async def test_users_who_write_about_each_other_for_the_first_time_do_not_deadlock(service):
+    pairs = [(f"left-{n}", f"right-{n}") for n in range(12)]
+    writes = [
+        service.caller(writer).write("about the other one", user=about)
+        for left, right in pairs
+        for writer, about in ((left, right), (right, left))
+    ]
+    assert len(set(await asyncio.gather(*writes))) == 24
+
+
+async def test_a_filter_passes_items_of_the_first_and_the_last_instant(alice):
+    first, last = {"seconds": -62_135_596_800}, {"seconds": 253_402_300_799, "nanos": 999_999_000}
+    ids = {await alice.write("an edge of the calendar", tags=["edge"], valid_from=at) for at in (first, last)}
+    edge = memoryfs_pb2.Filter(tags_all=["edge"])
+    for query in ("", "calendar"):
+        assert set(await alice.read_ids(query, filter=edge)) == ids
+    assert set(await alice.list_ids(filter=edge)) == ids

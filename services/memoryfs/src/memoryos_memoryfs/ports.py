@@ -219,10 +219,11 @@ class Work(Protocol):
 class Storage(Protocol):
     """Begins transactions."""
 
-    async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str]) -> None:
-        """Make sure that path and principals have their numbers, in a transaction of its own.
+    async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str], subjects: Sequence[str]) -> None:
+        """Make sure that path and principals have their numbers, and caller and subjects their data keys.
 
-        So a Write never waits for another one that names the same new path.
+        All in one order and in a transaction of its own: a Write never waits for another one that names
+        the same new path, and two that make keys for each other's subjects do not lock each other out.
         """
 
     async def page_secret(self, scope: Scope) -> bytes:

@@ -242,6 +242,10 @@ RETURNING failed_time IS NOT NULL AS failed;
 UPDATE memoryfs.items SET embed_state = 1, embedding_model = %(model_id)s
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 
+-- name: wait_for_vectors
+UPDATE memoryfs.items SET embed_state = 2, embedding_model = ''
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
 -- name: sweep_expired
 -- An update that lets an item live longer replaces its row, which this statement then no longer finds.
 DELETE FROM memoryfs.item_tokens WHERE (tenant, item_id) IN (

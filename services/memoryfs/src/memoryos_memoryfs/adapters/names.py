@@ -49,12 +49,24 @@ class Names:
         self._names: _Recent[tuple[str, int], str] = _Recent()
         self._paths: _Recent[tuple[str, bytes], int] = _Recent()
         self._places: _Recent[tuple[str, str], bool] = _Recent()
+        self._subjects: _Recent[tuple[str, str], bool] = _Recent()
 
-    def known(self, tenant: str, names: Iterable[str], place: str) -> bool:
-        """Tell whether the path (as text) and all principals have a cached number."""
-        return self._places.get((tenant, place)) is not None and all(
-            self._numbers.get((tenant, name)) is not None for name in names
+    def known(self, tenant: str, names: Iterable[str], place: str, subjects: Iterable[str]) -> bool:
+        """Tell whether the path (as text) and all principals have a cached number, and all subjects were `keyed`."""
+        return (
+            self._places.get((tenant, place)) is not None
+            and all(self._numbers.get((tenant, name)) is not None for name in names)
+            and all(self._subjects.get((tenant, subject)) is not None for subject in subjects)
         )
+
+    def keyed(self, tx: Tx, tenant: str, subjects: Iterable[str]) -> None:
+        """Note, once `tx` has committed, that these data subjects have their keys."""
+
+        def keep() -> None:
+            for subject in subjects:
+                self._subjects.put((tenant, subject), True)
+
+        tx.on_commit(keep)
 
     async def path_number(self, tx: Tx, tenant: str, key: bytes) -> int:
         """Give the number of a path that `intern` has seen, here or in another process."""

@@ -55,13 +55,17 @@ class IndexRows:
     async def put(self, items: Sequence[Written], *, fresh: bool) -> None:
         """Index the active ones, park the vectors of the others, and queue what has no vector.
 
-        `fresh`: none of them has an index row.
+        `fresh`: none of them has an index row. One whose vector is lost (swept as expired in this
+        instant, made by an earlier model) waits for another one.
         """
         active = [written for written in items if written.item.state is State.ACTIVE]
         entries = await self._entries(active)
         await self._put_tokens(entries)
         await self._put_vectors(entries, fresh=fresh)
-        await self._enqueue([written.item for written in active if written.item.embed_state is EmbedState.PENDING])
+        lost = [w.item.id for w in active if w.vector is None and w.item.embed_state is EmbedState.DONE]
+        if lost:
+            await self._tx.execute(_QUERIES["wait_for_vectors"], {"tenant": self._tenant, "ids": lost})
+        await self._enqueue([w.item for w in active if w.vector is None or w.item.embed_state is EmbedState.PENDING])
         for written in items:
             if written.item.state is not State.ACTIVE and written.vector is not None:
                 await self._park(written.item.id, written.vector)

@@ -25,6 +25,8 @@ from memoryos_memoryfs.ports import ItemFilter, Revised, Written
 _QUERIES = queries.load("memoryos_memoryfs")
 _FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+_NO_END: Final = "infinity"
+"""An end of a half-open range that lets even the last instant through."""
 _AFTER_ALL: Final = (_LAST, "~")
 """A position after which every item comes ("~" sorts above every id)."""
 _TOGETHER_MIN: Final = 4
@@ -172,9 +174,9 @@ class PgItems:
                 "tags_any": list(where.tags_any),
                 "users": list(where.users),
                 "valid_from_start": where.valid_from.start or _FIRST,
-                "valid_from_end": where.valid_from.end or _LAST,
+                "valid_from_end": where.valid_from.end or _NO_END,
                 "create_time_start": where.create_time.start or _FIRST,
-                "create_time_end": where.create_time.end or _LAST,
+                "create_time_end": where.create_time.end or _NO_END,
                 "min_confidence": 0.0 if where.min_confidence is None else where.min_confidence,
                 "before_time": (before or _AFTER_ALL)[0],
                 "before_id": (before or _AFTER_ALL)[1],

@@ -44,15 +44,19 @@ class PgStorage:
         self._database = database
         self._shared = shared
 
-    async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str]) -> None:
+    async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str], subjects: Sequence[str]) -> None:
         """See `Storage.prepare`; without anything new it does not ask the database."""
+        shared, tenant = self._shared, scope.tenant
         names = (access.owner_of(scope), *readers)
+        keyed = (scope.user, *subjects)
         place = str(path)
-        if self._shared.names.known(scope.tenant, names, place):
+        if shared.names.known(tenant, names, place, keyed):
             return
         async with self._database.scoped(scope) as tx:
-            keys = await self._shared.keyring.tenant_keys(tx, scope.tenant)
-            await self._shared.names.intern(tx, scope.tenant, names, path_key(keys.tokens, path), place)
+            keys = await shared.keyring.tenant_keys(tx, tenant)
+            await shared.keyring.subject_keys(tx, tenant, keyed)
+            shared.names.keyed(tx, tenant, keyed)
+            await shared.names.intern(tx, tenant, names, path_key(keys.tokens, path), place)
 
     async def page_secret(self, scope: Scope) -> bytes:
         """See `Storage.page_secret`."""

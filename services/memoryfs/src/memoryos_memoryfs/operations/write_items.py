@@ -70,7 +70,8 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
         # A retry of an answered call gets its answer even where the same words would be refused now.
         return await _answered(parts, scope, command, error)
     readers = {reader for draft in command.drafts for reader in draft.readers}
-    await parts.storage.prepare(scope, command.path, sorted(readers))
+    subjects = {draft.user for draft in command.drafts if draft.user}
+    await parts.storage.prepare(scope, command.path, sorted(readers), sorted(subjects))
     if len(created) == len(command.drafts):
         items = [_written(parts, item, vectors[n]) for n, item in created.items()]
         return await _write_new(parts, scope, command, items)
