@@ -139,6 +139,16 @@ async def test_the_same_words_written_again_in_an_outage_keep_their_vector(alice
     assert (await alice.read("zebra crossing")).hits[0].details.dense == pytest.approx(1.0, abs=1e-3)
 
 
+async def test_an_answer_says_that_items_of_an_earlier_model_have_no_vector(start_service):
+    alice = (await start_service(embed_poll_s=60)).caller("alice")
+    await alice.write("zebra crossing")
+    assert not (await alice.read("zebra crossing")).degradations
+    alice = (await start_service(embedder=HashEmbedder(dimensions=32))).caller("alice")
+    answer = await alice.read("zebra crossing")
+    assert not answer.hits[0].details.HasField("dense")
+    assert list(answer.degradations) == [memoryfs_pb2.DEGRADATION_PENDING_VECTORS]
+
+
 @pytest.mark.parametrize("how", ["update", "restore"])
 async def test_an_item_of_an_earlier_model_is_found_by_meaning_after_its_next_change(start_service, how):
     alice = (await start_service(embed_poll_s=60)).caller("alice")  # its worker stays out of the way

@@ -338,6 +338,25 @@ async def test_reads_are_audited_with_what_they_gave_and_what_they_asked_in_vain
     ]
 
 
+async def test_changes_asked_in_vain_are_audited(alice, bob, service):
+    """I9: ids of others are not tried out unseen by Forget, Restore or an update."""
+    item_id = await alice.write("the private note")
+    for attempt in (bob.forget(item_id), bob.restore(item_id), bob.update(item_id, content="mine")):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await attempt
+    with pytest.raises(grpc.aio.AioRpcError):
+        await alice.restore(item_id)
+    rows = await service.rows(
+        "SELECT user_name, method, outcome, reason, target_ids FROM core.audit WHERE outcome <> 'OK' ORDER BY seq"
+    )
+    assert [(user, method.rsplit("/")[-1], outcome, reason, ids) for user, method, outcome, reason, ids in rows] == [
+        ("bob", "Forget", "ERROR", "ITEM_NOT_FOUND", [item_id]),
+        ("bob", "Restore", "ERROR", "ITEM_NOT_FOUND", [item_id]),
+        ("bob", "Write", "ERROR", "ITEM_NOT_FOUND", [item_id]),
+        ("alice", "Restore", "ERROR", "ITEM_STATE", [item_id]),
+    ]
+
+
 async def test_a_batch_keeps_each_entrys_own_fields(alice):
     """Entries with and without each optional field in one statement over arrays."""
     keys = [item_pb2.EventKey(subject=f"s{n}") if n % 2 else None for n in range(12)]

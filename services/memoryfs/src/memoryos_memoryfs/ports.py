@@ -150,6 +150,9 @@ class ReadTrail(Protocol):
         Returns once it is committed; raises AuditUnavailable when it cannot be.
         """
 
+    async def refused(self, rpc: str, scope: Scope, path: MemoryPath, ids: Sequence[str], reason: str) -> None:
+        """Record one change of `ids` that was refused for `reason`; its own transaction was rolled back."""
+
 
 class ItemStore(Protocol):
     """The truth, under row-level security: what the caller may not read is not there."""

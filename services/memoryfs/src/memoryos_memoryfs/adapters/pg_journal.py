@@ -22,15 +22,15 @@ def _event(
     keys: TenantKeys | None,
     path: MemoryPath | None,
     ids: Sequence[str],
-    found: bool,
+    reason: str = "",
 ) -> AuditEvent:
     return AuditEvent(
         kind=kind,
         actor=Actor.of(scope),
         service=SERVICE,
         method=rpc,
-        outcome=Outcome.OK if found else Outcome.ERROR,
-        reason="" if found else _NOT_FOUND,
+        outcome=Outcome.ERROR if reason else Outcome.OK,
+        reason=reason,
         target_type="item",
         target_ids=ids,
         target_hmac=keys.audit_hmac(str(path)) if keys and path else "",
@@ -61,7 +61,7 @@ class PgJournal:
     async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """See `Journal.audit`."""
         keys = await self._session.keys()
-        record(self._session.tx, _event(Kind.MEMORY_WRITE, rpc, self._session.scope, keys, path, ids, True))
+        record(self._session.tx, _event(Kind.MEMORY_WRITE, rpc, self._session.scope, keys, path, ids))
 
 
 class AuditReads:
@@ -74,4 +74,9 @@ class AuditReads:
         self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool = True
     ) -> None:
         """See `ReadTrail.record`; the path of a read is not kept, its items are."""
-        await self._recorder.record(_event(Kind.MEMORY_READ, rpc, scope, None, path, ids, found))
+        reason = "" if found else _NOT_FOUND
+        await self._recorder.record(_event(Kind.MEMORY_READ, rpc, scope, None, path, ids, reason))
+
+    async def refused(self, rpc: str, scope: Scope, path: MemoryPath, ids: Sequence[str], reason: str) -> None:
+        """See `ReadTrail.refused`."""
+        await self._recorder.record(_event(Kind.MEMORY_WRITE, rpc, scope, None, path, ids, reason))

@@ -10,6 +10,7 @@ from memoryos_core.scope import Scope
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.errors import ItemNotFound, ItemStateForbids, NotOwner
+from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import Work
 
@@ -34,7 +35,10 @@ async def forget_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
     (`ItemNotFound`; a forgotten one is not) or not the caller's (`NotOwner`).
     """
     access.check_write(scope, command.path)
-    async with parts.storage.transaction(scope) as work:
+    async with (
+        recorded(parts, _FORGET, scope, command.path, command.ids),
+        parts.storage.transaction(scope) as work,
+    ):
         answer = await work.journal.replay(_FORGET, command.request_id, command.body)
         if answer is not None:
             return int(answer)
@@ -52,7 +56,10 @@ async def restore_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
     caller's (`NotOwner`) or not forgotten (`ItemStateForbids`).
     """
     access.check_write(scope, command.path)
-    async with parts.storage.transaction(scope) as work:
+    async with (
+        recorded(parts, _RESTORE, scope, command.path, command.ids),
+        parts.storage.transaction(scope) as work,
+    ):
         answer = await work.journal.replay(_RESTORE, command.request_id, command.body)
         if answer is not None:
             return int(answer)

@@ -84,6 +84,18 @@ class _Asked:
     min_score: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranking:
+    """What both arms found among one set of items."""
+
+    hits: list[Hit]
+    exactness: Exactness
+    whole: bool
+    """No further candidate exists."""
+    unvectored: bool
+    """An item that holds the words has no vector of this model: others may lack theirs, too."""
+
+
 async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
     """Give the items that answer the query best; its audit row is committed before anything is given.
 
@@ -125,18 +137,18 @@ async def _recall(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> R
     )
     async with parts.storage.transaction(scope) as work:
         within = await work.index.within(query.path, query.where)
-        hits, exactness, whole = await _ranked(parts, work, query.path, within, asked)
-        if len(hits) < top_k and not whole:
+        ranking = await _ranked(parts, work, query.path, within, asked)
+        if len(ranking.hits) < top_k and not ranking.whole:
             # Index rows that the truth does not serve (expired, above the clearance) took places:
             # look once more, among exactly what may be served.
             exact = await work.index.readable(query.path, query.where)
-            hits, exactness, _ = await _ranked(parts, work, query.path, exact, asked)
+            ranking = await _ranked(parts, work, query.path, exact, asked)
     degradations = []
     if vector is None:
         degradations.append(Degradation.NO_DENSE)
-    if within.pending:
+    if within.pending or ranking.unvectored:
         degradations.append(Degradation.PENDING_VECTORS)
-    return Recalled(hits=hits, exactness=exactness, degradations=tuple(degradations))
+    return Recalled(hits=ranking.hits, exactness=ranking.exactness, degradations=tuple(degradations))
 
 
 async def _query_vector(parts: Parts, query: ReadQuery) -> Vector | None:
@@ -146,10 +158,8 @@ async def _query_vector(parts: Parts, query: ReadQuery) -> Vector | None:
     return None if vectors is None else vectors[0]
 
 
-async def _ranked(
-    parts: Parts, work: Work, path: MemoryPath, within: Within, asked: _Asked
-) -> tuple[list[Hit], Exactness, bool]:
-    """Give the hits among `within`, how exact they are, and whether no further candidate exists."""
+async def _ranked(parts: Parts, work: Work, path: MemoryPath, within: Within, asked: _Asked) -> _Ranking:
+    """Give the hits among `within`, and what is to be said of them."""
     words = await work.index.lexical(within, asked.words, asked.depth)
     exactness = Exactness.TRUNCATED if words.truncated or within.truncated else Exactness.EXACT
     whole = len(words.best) == len(words.shares)
@@ -163,8 +173,12 @@ async def _ranked(
         if not near.exact and exactness is Exactness.EXACT:
             exactness = Exactness.APPROXIMATE
     lexical = {item_id: words.shares.get(item_id, 0.0) for item_id in candidates} if asked.words else None
-    hits = await _served_hits(parts, work, path, within.scope, fuse(dense, lexical), asked)
-    return hits, exactness, whole
+    return _Ranking(
+        hits=await _served_hits(parts, work, path, within.scope, fuse(dense, lexical), asked),
+        exactness=exactness,
+        whole=whole,
+        unvectored=dense is not None and not dense.keys() >= set(words.best),
+    )
 
 
 async def _served_hits(

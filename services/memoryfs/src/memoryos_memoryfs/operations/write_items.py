@@ -17,6 +17,7 @@ from memoryos_memoryfs.domain.items import EmbedState, Item, State
 from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
+from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import RequestAnswered, Revised, Vector, Work, Written
 
@@ -75,7 +76,11 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     if len(created) == len(command.drafts):
         items = [_written(parts, item, vectors[n]) for n, item in created.items()]
         return await _write_new(parts, scope, command, items)
-    async with parts.storage.transaction(scope) as work:
+    named = [draft.id for draft in command.drafts if draft.id]
+    async with (
+        recorded(parts, RPC, scope, command.path, named),
+        parts.storage.transaction(scope) as work,
+    ):
         answer = await work.journal.replay(RPC, command.request_id, command.body)
         if answer is not None:
             return _decode(answer)
