@@ -15,7 +15,7 @@ import typer
 from memoryos_core.clock import SystemClock
 from memoryos_core.errors import MemoryOSError
 from memoryos_core.ids import UlidSource
-from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner
+from memoryos_core.tokens import EDGE_AUDIENCE, ROLES, Identity, TokenSigner
 from memoryos_sdk import CallError, Client, connect
 
 from memoryos_cli.datafolder import ADDRESSES_FILE, DataFolder
@@ -58,6 +58,8 @@ class Caller:
         """Give the token given, or one of the development issuer for this user."""
         if self.given_token:
             return self.given_token
+        if unknown := sorted(set(self.roles) - ROLES):
+            raise CliError(f"--role {unknown[0]}: known are {', '.join(sorted(ROLES))}", exit_code=Exit.USAGE)
         signer = TokenSigner.load(self.data.dev_key(), SystemClock(), UlidSource())
         identity = Identity(
             tenant=self.tenant,

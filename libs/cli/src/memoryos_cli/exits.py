@@ -70,7 +70,7 @@ _HINTS: Final = {
     "REVIEWER_INVOLVED": "somebody else must review: --user OTHER",
     "REVIEWER_GROUP": "name the review's group with --group",
     "ITEM_NOT_FOUND": "is it yours to see? see --user and --group",
-    "AGENT_NOT_FOUND": "agents are files in the folders of harness.agents_dir: see `mos config`",
+    "AGENT_NOT_FOUND": "agents are files in the folder harness.agents_dir: see `mos config`",
     "SKILL_NOT_FOUND": "`mos skill list` shows what you could call",
 }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from memoryos_audit.head import Head, HeadInvalid
@@ -45,6 +45,8 @@ async def verify(
 ) -> None:
     """Compare every audit row with the sealed chain; exit code 9 when they differ or the end was cut off."""
     section = _sections(caller)[1]
+    if head_file is not None and not head_file.exists():
+        raise CliError(f"--head {head_file}: there is no such file", exit_code=Exit.USAGE)
     try:
         keys = PublicSealKeys.load(public_file(section.seal_key_file))
         head = Head.load(head_file or section.head_file)
@@ -83,14 +85,16 @@ async def list_rows(
                 " ".join(filter(None, (row["outcome"], row["reason"]))),
                 row["tenant"],
                 row["actor"] or row["user_name"],
-                " ".join(
-                    filter(None, (row["task_id"], row["call_id"], row["decision_id"], *(row["target_ids"] or ())[:3]))
-                ),
+                " ".join(filter(None, dict.fromkeys(_names(row)))),
             )
             for row in rows
         ],
         empty="no row",
     )
+
+
+def _names(row: Mapping[str, Any]) -> tuple[str | None, ...]:
+    return (row["task_id"], row["call_id"], row["decision_id"], *(row["target_ids"] or ())[:3])
 
 
 def _tell(caller: Caller, report: Report) -> None:

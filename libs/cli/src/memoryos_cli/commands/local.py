@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
+import shutil
 import signal
 import sys
 import time
@@ -134,21 +136,34 @@ def _welcome(output: Output, folder: DataFolder, services: dict[str, str]) -> No
         return
     output.line("Memory OS runs.", style="bold green")
     output.fields([*services.items(), ("data", folder.root)])
-    data = "" if folder.root == Path.home() / ".memoryos" else f" --data {folder.root}"
     if not any(child["name"] == "harness-worker" for child in read_json(folder.file(STATUS_FILE))["children"]):
-        output.line("No chat model is configured: tasks wait. Set models.chat_url in config.yaml, or --set it.")
+        output.line(
+            "No chat model is configured: `mos task run` waits until there is one. "
+            f"Set models.chat_url and models.chat_model in {folder.file('config.yaml')}, then stop and start again."
+        )
     output.line("\nTry:")
-    for line in (
-        f'mos mem write{data} /tenants/acme/memory/episodic "客户 A 确认了 Q3 交付计划" --about user_123',
-        f'mos mem read{data} /tenants/acme/memory/episodic "Q3 delivery plan"',
-        f"mos skill list{data}",
-        f'mos task run{data} assistant "When is Q3 delivered?"',
-        f"mos audit verify{data}",
-        f"TOKEN=$(mos token{data} --user u42 --role agent --group sales-east)",
-        f'grpcurl -plaintext -H "authorization: Bearer $TOKEN" -d \'{{"path": "/tenants/acme/memory/episodic"}}\' '
-        f"{services.get('memoryfs', 'HOST:PORT')} memoryos.memoryfs.v1.MemoryFS/Read",
-    ):
+    for line in _to_try(folder, services):
         output.line(f"  {line}")
+
+
+def _to_try(folder: DataFolder, services: dict[str, str]) -> tuple[str, ...]:
+    """Give commands that can be pasted as they are, from any folder."""
+    beside = Path(sys.executable).with_name("mos")
+    mos = "mos" if shutil.which("mos") == str(beside) or not beside.exists() else shlex.quote(str(beside))
+    data = "" if folder.root == Path.home() / ".memoryos" else f" --data {shlex.quote(str(folder.root))}"
+    memoryfs = services.get("memoryfs", "HOST:PORT")
+    return (
+        f'{mos} mem write{data} /tenants/acme/memory/episodic "客户 A 确认了 Q3 交付计划" --about user_123',
+        f'{mos} mem read{data} /tenants/acme/memory/episodic "Q3 delivery plan"',
+        f"{mos} skill list{data}",
+        f'{mos} task run{data} assistant "When is Q3 delivered?"',
+        f"{mos} audit verify{data}",
+        f"TOKEN=$({mos} token{data})",
+        f"grpcurl -plaintext {memoryfs} describe memoryos.memoryfs.v1.MemoryFS",
+        'grpcurl -plaintext -H "authorization: Bearer $TOKEN" '
+        """-d '{"path": "/tenants/acme/memory/episodic", "query": "Q3 delivery plan"}' """
+        f"{memoryfs} memoryos.memoryfs.v1.MemoryFS/Read",
+    )
 
 
 async def status(caller: Caller) -> None:
@@ -176,6 +191,12 @@ async def logs(
 ) -> None:
     """Show what children wrote to their logs."""
     known = {file.stem: file for file in sorted(caller.data.logs.glob("*.log"))}
+    if not known:
+        raise CliError(
+            f"there are no logs in {caller.data.root}",
+            hint="start it with `mos up`, or give --data",
+            exit_code=Exit.NOT_FOUND,
+        )
     if name is not None and name not in known:
         raise CliError(
             f"there is no log of {name!r}", hint=f"there are: {', '.join(known) or 'none'}", exit_code=Exit.NOT_FOUND

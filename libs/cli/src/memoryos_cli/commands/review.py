@@ -39,7 +39,7 @@ async def list_reviews(
     caller.output.table(
         ["review", "state", "skill", "asked by", "group", "expires", "reasons"],
         [(r.id, r.state, r.skill, r.requester.user, r.group, moment(r.expire_time), r.reasons) for r in found],
-        empty="no review",
+        empty="no review for this caller; reviews are for a group: see --group",
     )
 
 

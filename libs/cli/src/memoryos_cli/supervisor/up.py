@@ -55,6 +55,8 @@ async def run_up(request: UpRequest, *, on_ready: Callable[[Plan], None], say: C
     """
     if unknown := sorted(request.without - set(CHILD_NAMES)):
         raise CliError(f"--without {unknown[0]}: known are {', '.join(CHILD_NAMES)}", exit_code=Exit.USAGE)
+    if request.config_file is not None and not request.config_file.exists():
+        raise CliError(f"--config {request.config_file}: there is no such file", exit_code=Exit.USAGE)
     stop = _stop_on_signals()
     request.folder.create()
     lock = FolderLock(request.folder.file(LOCK_FILE))
