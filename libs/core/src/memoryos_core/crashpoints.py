@@ -12,7 +12,7 @@ import signal
 from typing import Final
 
 CRASH_POINTS: Final[dict[str, str]] = {
-    "memoryfs.write.before_commit": "all rows of a Write are sent, none is committed",
+    "memoryfs.write.before_commit": "all rows of a Write are made, none is committed",
     "memoryfs.write.after_commit": "a Write is committed, its answer is not sent",
     "policy.decide.before_commit": "OPA has decided, the decision is not kept",
     "policy.review.before_commit": "a vote is counted, not committed",
