@@ -44,7 +44,7 @@ class PostgresDecisionStore:
         """See DecisionStore."""
         async with self._database.scoped(scope) as tx:
             params = {"tenant": scope.tenant, "call_ids": [call_id for call_id, _ in calls]}
-            rows = await tx.fetch_all(_QUERIES["reviews_of_calls"], params)
+            rows = await tx.fetch_alone(_QUERIES["reviews_of_calls"], params)
             if not rows:
                 return {}
             keys = await self._keyring.tenant_keys(tx, scope.tenant)
