@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+
+from memoryos_core.process import run_process
 
 from memoryos_harness.app import WORKER_SECTIONS, work
-from memoryos_harness.main import run_process
 
 
 def main() -> None:
     """Work until SIGTERM or SIGINT."""
-    asyncio.run(run_process(WORKER_SECTIONS, work))
+    asyncio.run(run_process(os.environ, WORKER_SECTIONS, work))
 
 
 if __name__ == "__main__":

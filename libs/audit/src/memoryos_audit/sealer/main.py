@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import os
-import signal
-from pathlib import Path
+from typing import Final
 
 from memoryos_core.clock import SystemClock
-from memoryos_core.config import load
-from memoryos_core.sections import ALL_SECTIONS
+from memoryos_core.config import Config
+from memoryos_core.process import run_process
 from memoryos_postgres import Database, PostgresSection, roles
 from memoryos_telemetry import TelemetrySection, configure
 
@@ -18,23 +17,14 @@ from memoryos_audit.sealer.sealer import ChainBroken, Sealer
 
 _log = logging.getLogger(__name__)
 EXIT_CHAIN_BROKEN = 3
+SECTIONS: Final = (PostgresSection, AuditSection, TelemetrySection)
 
 
-async def run() -> int:
-    """Seal until SIGTERM or SIGINT; gives the exit code."""
-    file = os.environ.get("MEMORYOS_CONFIG")
-    config = load(
-        [PostgresSection, AuditSection, TelemetrySection],
-        file=Path(file) if file else None,
-        environ=os.environ,
-        known=ALL_SECTIONS,
-    )
+async def seal_until(config: Config, stop: asyncio.Event) -> int:
+    """Seal until `stop` is set; gives the exit code."""
     telemetry = configure(config[TelemetrySection], "audit-sealer", SystemClock())
     section = config[AuditSection]
     create_seal_key(section.seal_key_file)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     postgres = config[PostgresSection].model_copy(update={"pool_size": 1})
     try:
         async with Database(postgres, roles.SEALER) as database:
@@ -50,5 +40,5 @@ async def run() -> int:
 
 
 def main() -> int:
-    """Entry point."""
-    return asyncio.run(run())
+    """Seal until SIGTERM or SIGINT; gives the exit code."""
+    return asyncio.run(run_process(os.environ, SECTIONS, seal_until))
