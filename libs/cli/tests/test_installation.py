@@ -190,6 +190,7 @@ def test_children_get_their_own_keys_and_few_variables(folder: DataFolder) -> No
         ports=PORTS,
         config_file=folder.file("run/config.yaml"),
         opa_binary=Path("opa"),
+        bundle_dir="/rules",
         environ=environ,
         prepare_database=nothing,
         embedded=False,
@@ -197,6 +198,7 @@ def test_children_get_their_own_keys_and_few_variables(folder: DataFolder) -> No
     specs = {spec.name: spec for spec in children(plan)}
     assert set(specs) == set(CHILD_NAMES) - {"postgres"}
     assert all("postgres" not in spec.needs for spec in specs.values())
+    assert "--bundle-dir=/rules" in specs["opa"].argv()
     for name, spec in specs.items():
         environment = spec.environment
         assert "AWS_SECRET" not in environment

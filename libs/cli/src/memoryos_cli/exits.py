@@ -83,6 +83,8 @@ def of_call_error(error: CallError) -> CliError:
     hint = _HINTS.get(error.reason, "")
     if error.code == "UNAVAILABLE" and not hint:
         hint = "does it run? `mos status`"
+        if not error.reason:  # nobody answered: what is there to read is gRPC's own text
+            message = "the service does not answer"
     if error.retry_after_s is not None:
         hint = f"try again in {error.retry_after_s:g} s"
     trace_id = error.metadata.get("trace_id", "")

@@ -57,6 +57,7 @@ class Plan:
     ports: Mapping[str, int]
     config_file: Path
     opa_binary: Path
+    bundle_dir: str
     environ: Mapping[str, str]
     prepare_database: Callable[[], Awaitable[None]]
     embedded: bool
@@ -86,6 +87,7 @@ def _opa(plan: Plan) -> ChildSpec:
         f"--run-dir={plan.folder.run / 'opa'}",
         f"--token-file={plan.folder.secrets / 'opa.token'}",
         f"--port={port}",
+        *([f"--bundle-dir={plan.bundle_dir}"] if plan.bundle_dir else []),
     )
     return ChildSpec(
         name="opa",

@@ -102,7 +102,8 @@ async def _plan(request: UpRequest, say: Callable[[str], None]) -> Plan:
     values = settings.merged(values, request.config_file or folder.file("config.yaml"), request.overrides)
     config_file = folder.file(CONFIG_FILE)
     write_whole(config_file, settings.dump(values))
-    section = settings.checked(config_file)[PostgresSection]
+    config = settings.checked(config_file)
+    section = config[PostgresSection]
     folder.trust_keys(dev_issuer=external is None or request.dev_issuer)
 
     async def prepare() -> None:
@@ -123,6 +124,7 @@ async def _plan(request: UpRequest, say: Callable[[str], None]) -> Plan:
         ports=ports,
         config_file=config_file,
         opa_binary=opa_binary,
+        bundle_dir=config.effective()["policy"]["bundle_dir"] or "",
         environ=request.environ,
         prepare_database=prepare,
         embedded=external is None,
