@@ -67,7 +67,7 @@ def test_short_cuts_to_one_line() -> None:
     [
         (InvalidArgument.of("meta.time", "is no date"), Exit.USAGE, "meta.time: is no date", ""),
         (NotFound("No such item.", ErrorDetails(reason="ITEM_NOT_FOUND")), Exit.NOT_FOUND, "No such item.", "yours"),
-        (Unavailable("failed to connect"), Exit.NOT_RUNNING, "failed to connect", "mos status"),
+        (Unavailable("failed to connect"), Exit.NOT_RUNNING, "the service does not answer", "mos status"),
         (ResourceExhausted("busy", ErrorDetails(retry_after_s=1.5)), Exit.LIMIT, "busy", "again in 1.5 s"),
         (CallError("odd"), Exit.FAULT, "odd", ""),
     ],
