@@ -102,8 +102,9 @@ class IndexRows:
         )
 
     async def _remove(self, ids: Sequence[str]) -> None:
-        await self._session.vectors().delete(self._tenant, ids)
+        # Words before vectors, as the sweep of expired rows does: the two cannot lock each other out.
         await self._tx.execute(_QUERIES["delete_tokens"], {"tenant": self._tenant, "ids": list(ids)})
+        await self._session.vectors().delete(self._tenant, ids)
         await self._tx.execute(_QUERIES["dequeue_embeds"], {"tenant": self._tenant, "ids": list(ids)})
 
     async def _entries(self, items: Sequence[Written]) -> list[_Entry]:
