@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from google.protobuf.descriptor import FieldDescriptor
 
 ROOT = Path(__file__).parents[2]
@@ -188,6 +189,13 @@ def test_every_crash_point_is_passed_in_code_and_died_at_in_a_test():
     for name in CRASH_POINTS:
         assert f'crash_point("{name}")' in code, f"nothing passes {name}"
         assert f'"{name}' in tests, f"no test dies at {name}"
+
+
+def test_every_mutant_still_finds_the_guard_that_it_removes():
+    rows = yaml.safe_load((ROOT / "scripts" / "mutants.yaml").read_text(encoding="utf-8"))
+    assert len({row["name"] for row in rows}) == len(rows)
+    stale = [row["name"] for row in rows if (ROOT / row["file"]).read_text(encoding="utf-8").count(row["old"]) != 1]
+    assert not stale
 
 
 def test_the_two_readmes_have_the_same_shape():
