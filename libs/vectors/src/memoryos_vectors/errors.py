@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryos_core.errors import Code, InvalidField, MemoryOSError
+from memoryos_core.errors import Code, DependencyUnavailable, InvalidField, MemoryOSError
 
 
 class EmbeddingMismatch(MemoryOSError):
@@ -16,3 +16,18 @@ class VectorNotUnit(InvalidField):
     """The vector is not of length 1, or not finite: it did not pass unit_rows."""
 
     reason = "EMBEDDING_MISMATCH"
+
+
+class IndexUnavailable(DependencyUnavailable):
+    """The derived index does not answer in time; what was sent may still be carried out."""
+
+
+class IndexRefused(MemoryOSError):
+    """The derived index answers, and refuses this request: repeating it does not help."""
+
+    code = Code.INTERNAL
+    reason = "INDEX_REFUSED"
+
+
+class IndexAbsent(IndexUnavailable):
+    """The derived index answers, but holds no collection of this model: it was lost, or never made."""

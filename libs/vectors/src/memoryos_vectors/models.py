@@ -32,6 +32,11 @@ class IndexedModels:
                 )
         self._dimensions = MappingProxyType(dict(dimensions))
 
+    @property
+    def dimensions(self) -> Mapping[str, int]:
+        """Length of the vectors of each model."""
+        return self._dimensions
+
     def check(self, model_id: str, vectors: Sequence[Vector]) -> NDArray[np.float32]:
         """Give the vectors as one matrix, or raise `EmbeddingMismatch` or `VectorNotUnit`."""
         length = self._dimensions.get(model_id)

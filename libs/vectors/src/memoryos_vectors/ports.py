@@ -71,6 +71,8 @@ class VectorQuery:
     """Only entries of these places; None: every place of the tenant."""
     allowed_ids: frozenset[str] | None = None
     """Only these items (the answer of a filter); None: no such condition."""
+    excluded_ids: frozenset[str] = frozenset()
+    """Not these items: those that another index answers for."""
     include_cold: bool = False
     score_ids: tuple[str, ...] = ()
     """Items whose scores are wanted even where they are not among the best."""
@@ -130,4 +132,70 @@ class VectorIndex(Protocol):
 
     async def vectors(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, Vector]:
         """Give the kept vectors of the items; for rewriting an entry, never for callers."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptEntry:
+    """What a derived index says that it keeps of one item."""
+
+    item_id: str
+    revision: int
+    path_id: int
+    acl: tuple[int, ...]
+    tier: Tier
+    vector: Vector | None
+    """Only where it was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptPage:
+    """A part of what a derived index keeps, in its own order."""
+
+    entries: tuple[KeptEntry, ...]
+    next_position: str
+    """Where the next page begins; empty after the last one."""
+
+
+class DerivedIndex(VectorIndex, Protocol):
+    """A VectorIndex outside the truth's database: a copy, brought up to date after the commit.
+
+    A call returns once what it wrote can be found. `IndexUnavailable`: it may
+    or may not have been carried out, and may still be; the same call again is
+    always right. `IndexRefused`: it will never be carried out. `IndexAbsent`:
+    the copy is lost or was never made; `create` makes an empty one.
+    """
+
+    async def exists(self) -> bool:
+        """Tell whether there is a collection for every model; raises `IndexUnavailable`."""
+        ...
+
+    async def create(self) -> None:
+        """Make what is missing of the collections and their payload indexes, empty."""
+        ...
+
+    async def replace(
+        self, tenant: str, model_id: str, entries: Sequence[VectorEntry], absent_ids: Sequence[str]
+    ) -> None:
+        """Keep the entries as `upsert` does and remove those of `absent_ids`, of this model."""
+        ...
+
+    async def kept(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, KeptEntry]:
+        """Give what is kept of the items, with vectors."""
+        ...
+
+    async def scan(self, tenant: str, model_id: str, *, position: str = "", limit: int = 1000) -> KeptPage:
+        """Give a page of what is kept of a tenant, without vectors."""
+        ...
+
+    async def count(self, tenant: str, model_id: str) -> int:
+        """Give the number of entries of a tenant."""
+        ...
+
+    async def delete_tenant(self, tenant: str) -> int:
+        """Remove every entry of a tenant, of all models, and give their number."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
         ...

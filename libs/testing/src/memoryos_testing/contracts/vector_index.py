@@ -67,6 +67,7 @@ async def ask(
     model_id: str = MODEL,
     path_ids: Sequence[int] | None = None,
     allowed_ids: Sequence[str] | None = None,
+    excluded_ids: Sequence[str] = (),
     include_cold: bool = False,
     score_ids: tuple[str, ...] = (),
 ) -> VectorAnswer:
@@ -79,6 +80,7 @@ async def ask(
             limit=limit,
             path_ids=None if path_ids is None else frozenset(path_ids),
             allowed_ids=None if allowed_ids is None else frozenset(allowed_ids),
+            excluded_ids=frozenset(excluded_ids),
             include_cold=include_cold,
             score_ids=score_ids,
         ),
@@ -147,6 +149,9 @@ class VectorIndexContract:
         assert ids(await ask(index, X, allowed_ids=["b", "there", "nowhere"])) == ["b", "there"]
         assert ids(await ask(index, X, allowed_ids=[])) == []
         assert ids(await ask(index, X, path_ids=[PLACE], allowed_ids=["b", "there"])) == ["b"]
+        assert ids(await ask(index, X, excluded_ids=["b"])) == ["here", "there"]
+        answer = await ask(index, X, limit=1, excluded_ids=["b"], score_ids=("b", "there"))
+        assert (ids(answer), set(answer.scores), answer.compared_count) == (["here"], {"there"}, 2)
 
     async def test_equal_scores_go_by_id(self, index: VectorIndex) -> None:
         await index.upsert(TENANT, MODEL, [entry(name, Y) for name in ("c", "a", "d", "b")])
@@ -298,6 +303,7 @@ def queries() -> st.SearchStrategy[tuple[tuple[int, ...], VectorQuery]]:
             limit=st.integers(1, 12),
             path_ids=st.none() | st.frozensets(st.sampled_from([PLACE, ELSEWHERE])),
             allowed_ids=st.none() | st.frozensets(_NAMES, max_size=6),
+            excluded_ids=st.frozensets(_NAMES, max_size=3),
             include_cold=st.booleans(),
             score_ids=st.lists(_NAMES, max_size=4, unique=True).map(tuple),
         ),

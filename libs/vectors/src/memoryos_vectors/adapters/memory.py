@@ -76,5 +76,6 @@ def _visible(entry: VectorEntry, scope: IndexScope, query: VectorQuery) -> bool:
         not scope.principal_ids.isdisjoint(entry.acl)
         and (query.path_ids is None or entry.path_id in query.path_ids)
         and (query.allowed_ids is None or entry.item_id in query.allowed_ids)
+        and entry.item_id not in query.excluded_ids
         and (query.include_cold or entry.tier is Tier.HOT)
     )

@@ -88,6 +88,9 @@ class PgVectorIndex:
         if query.allowed_ids is not None:
             conditions += " AND item_id = ANY (%(allowed_ids)s::text[])"
             params["allowed_ids"] = sorted(query.allowed_ids)
+        if query.excluded_ids:
+            conditions += " AND item_id <> ALL (%(excluded_ids)s::text[])"
+            params["excluded_ids"] = sorted(query.excluded_ids)
         statement = _QUERIES["search"].replace("/*conditions*/", conditions)
         row = await self._tx.fetch_one(statement, params, binary=True)
         assert row is not None
