@@ -7,12 +7,15 @@ pytestmark = pytest.mark.integration
 
 # Derived indexes and due-queues: they hold ids and take the tenant as an argument (DESIGN §2).
 WITHOUT_ROW_SECURITY = (
+    "core.due_jobs",
     "harness.due_tasks",
+    "memoryfs.index_outbox",
     "memoryfs.item_access",
     "memoryfs.item_embeds",
     "memoryfs.item_tokens",
     "memoryfs.item_vectors",
     "memoryfs.parked_vectors",
+    "memoryfs.revision_vectors",
     "toolgateway.dispatched",
 )
 
