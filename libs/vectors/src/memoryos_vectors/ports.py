@@ -92,7 +92,7 @@ class VectorAnswer:
 
     hits: tuple[VectorHit, ...]
     compared_count: int
-    """Entries in scope that met every condition."""
+    """Entries in scope that met every condition; at least so many where the answer is APPROXIMATE."""
     exactness: Exactness
     scores: Mapping[str, float] = field(default_factory=dict)
     """Scores of `score_ids`; one out of scope or without a vector of the model is absent."""
@@ -190,6 +190,10 @@ class DerivedIndex(VectorIndex, Protocol):
 
     async def count(self, tenant: str, model_id: str) -> int:
         """Give the number of entries of a tenant."""
+        ...
+
+    async def tenants(self, model_id: str) -> frozenset[str]:
+        """Give the tenants that have entries; at most 100,000."""
         ...
 
     async def delete_tenant(self, tenant: str) -> int:

@@ -39,6 +39,7 @@ _HNSW_EF: Final = 256
 _TIES: Final = 16
 _TIED_MAX: Final = 4096
 """Entries of one equal score that are put in order; beyond it the order of ids is Qdrant's."""
+_TENANTS_MAX: Final = 100_000
 _POINTS_MAX: Final = 500
 """Points of one request: half a megabyte at 512 dimensions."""
 _NOTHING: Final = VectorAnswer(hits=(), compared_count=0, exactness=Exactness.EXACT)
@@ -266,6 +267,13 @@ class QdrantVectorIndex:
         where = qm.Filter(must=[wire.of_tenant(tenant)])
         with wire.translated():
             return (await self._client.count(name, where, exact=True, timeout=self._timeout_s)).count
+
+    async def tenants(self, model_id: str) -> frozenset[str]:
+        """See `DerivedIndex.tenants`."""
+        name = await self._name(model_id)
+        with wire.translated():
+            found = await self._client.facet(name, "tenant", limit=_TENANTS_MAX, exact=True, timeout=self._timeout_s)
+        return frozenset(str(hit.value) for hit in found.hits)
 
     async def _name(self, model_id: str) -> str:
         """Give the collection of a model; the local mode does not say by class that it has none."""
