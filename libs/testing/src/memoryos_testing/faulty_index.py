@@ -94,11 +94,6 @@ class FaultyIndex:
             await self.inner.delete(tenant, item_ids)
         return removed
 
-    async def delete_tenant(self, tenant: str) -> int:
-        """See `DerivedIndex.delete_tenant`."""
-        await self._fail()
-        return await self.inner.delete_tenant(tenant)
-
     async def vectors(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, Vector]:
         """See `VectorIndex.vectors`."""
         await self._fail()
@@ -114,15 +109,10 @@ class FaultyIndex:
         await self._fail()
         return await self.inner.scan(tenant, model_id, position=position, limit=limit)
 
-    async def count(self, tenant: str, model_id: str) -> int:
-        """See `DerivedIndex.count`."""
+    async def counts(self, model_id: str) -> Mapping[str, int]:
+        """See `DerivedIndex.counts`."""
         await self._fail()
-        return await self.inner.count(tenant, model_id)
-
-    async def tenants(self, model_id: str) -> frozenset[str]:
-        """See `DerivedIndex.tenants`."""
-        await self._fail()
-        return await self.inner.tenants(model_id)
+        return await self.inner.counts(model_id)
 
     async def exists(self) -> bool:
         """See `DerivedIndex.exists`."""

@@ -188,16 +188,8 @@ class DerivedIndex(VectorIndex, Protocol):
         """Give a page of what is kept of a tenant, without vectors."""
         ...
 
-    async def count(self, tenant: str, model_id: str) -> int:
-        """Give the number of entries of a tenant."""
-        ...
-
-    async def tenants(self, model_id: str) -> frozenset[str]:
-        """Give the tenants that have entries; at most 100,000."""
-        ...
-
-    async def delete_tenant(self, tenant: str) -> int:
-        """Remove every entry of a tenant, of all models, and give their number."""
+    async def counts(self, model_id: str) -> Mapping[str, int]:
+        """Give the number of entries of every tenant that has any; 100,000 tenants at most."""
         ...
 
     async def close(self) -> None:

@@ -75,11 +75,6 @@ class GuardedIndex:
         self._check()
         return await self._within(self._inner.delete(tenant, item_ids), self._write_s)
 
-    async def delete_tenant(self, tenant: str) -> int:
-        """See `DerivedIndex.delete_tenant`."""
-        self._check()
-        return await self._within(self._inner.delete_tenant(tenant), self._write_s)
-
     async def vectors(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, Vector]:
         """See `VectorIndex.vectors`."""
         self._check()
@@ -95,15 +90,10 @@ class GuardedIndex:
         self._check()
         return await self._within(self._inner.scan(tenant, model_id, position=position, limit=limit), self._write_s)
 
-    async def count(self, tenant: str, model_id: str) -> int:
-        """See `DerivedIndex.count`."""
+    async def counts(self, model_id: str) -> Mapping[str, int]:
+        """See `DerivedIndex.counts`."""
         self._check()
-        return await self._within(self._inner.count(tenant, model_id), self._write_s)
-
-    async def tenants(self, model_id: str) -> frozenset[str]:
-        """See `DerivedIndex.tenants`."""
-        self._check()
-        return await self._within(self._inner.tenants(model_id), self._write_s)
+        return await self._within(self._inner.counts(model_id), self._write_s)
 
     async def exists(self) -> bool:
         """See `DerivedIndex.exists`."""

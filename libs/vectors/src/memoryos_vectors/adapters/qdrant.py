@@ -154,19 +154,6 @@ class QdrantVectorIndex:
         with wire.translated():
             await self._client.delete(name, selector, wait=True, timeout=self._timeout_s)
 
-    async def delete_tenant(self, tenant: str) -> int:
-        """See `DerivedIndex.delete_tenant`."""
-        removed = 0
-        everything = qm.Filter(must=[wire.of_tenant(tenant)])
-        for model_id in self._names:
-            removed += await self.count(tenant, model_id)
-            name = await self._name(model_id)
-            with wire.translated():
-                await self._client.delete(
-                    name, qm.FilterSelector(filter=everything), wait=True, timeout=self._timeout_s
-                )
-        return removed
-
     async def search(self, scope: IndexScope, query: VectorQuery) -> VectorAnswer:
         """See `VectorIndex.search`; exact up to EXACT_MAX matching entries, and where ANN finds too few."""
         self._models.check(query.model_id, [query.vector])
@@ -261,19 +248,12 @@ class QdrantVectorIndex:
             )
         return KeptPage(entries=tuple(map(wire.kept_entry, records)), next_position="" if after is None else str(after))
 
-    async def count(self, tenant: str, model_id: str) -> int:
-        """See `DerivedIndex.count`."""
-        name = await self._name(model_id)
-        where = qm.Filter(must=[wire.of_tenant(tenant)])
-        with wire.translated():
-            return (await self._client.count(name, where, exact=True, timeout=self._timeout_s)).count
-
-    async def tenants(self, model_id: str) -> frozenset[str]:
-        """See `DerivedIndex.tenants`."""
+    async def counts(self, model_id: str) -> Mapping[str, int]:
+        """See `DerivedIndex.counts`."""
         name = await self._name(model_id)
         with wire.translated():
             found = await self._client.facet(name, "tenant", limit=_TENANTS_MAX, exact=True, timeout=self._timeout_s)
-        return frozenset(str(hit.value) for hit in found.hits)
+        return {str(hit.value): hit.count for hit in found.hits}
 
     async def _name(self, model_id: str) -> str:
         """Give the collection of a model; the local mode does not say by class that it has none."""
