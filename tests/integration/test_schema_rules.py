@@ -15,6 +15,7 @@ WITHOUT_ROW_SECURITY = (
     "memoryfs.item_tokens",
     "memoryfs.item_vectors",
     "memoryfs.parked_vectors",
+    "memoryfs.vector_indexes",
     "memoryfs.revision_vectors",
     "toolgateway.dispatched",
 )

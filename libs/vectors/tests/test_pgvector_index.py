@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import psycopg
 import pytest
-from memoryos_postgres import Database, roles
+from memoryos_postgres import Database, Tx, roles
 from memoryos_testing.contracts.vector_index import (
     MODEL,
     MODELS,
@@ -22,6 +22,8 @@ from memoryos_testing.contracts.vector_index import (
 )
 from memoryos_testing.postgres import Clone, DatabaseFactory, PostgresForTests, admin_execute
 from memoryos_vectors.adapters.pgvector import PgVectorIndex
+from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
+from memoryos_vectors.config import PgVectorSection
 from memoryos_vectors.models import ACL_MAX, DIMENSIONS_MAX, IndexedModels
 from memoryos_vectors.ports import IndexScope, Vector, VectorAnswer, VectorEntry, VectorIndex, VectorQuery
 
@@ -36,9 +38,10 @@ def migration_schemas() -> tuple[str, ...]:
 class Committed:
     """A VectorIndex whose every call is one transaction."""
 
-    def __init__(self, database: Database, models: IndexedModels = MODELS) -> None:
+    def __init__(self, database: Database, models: IndexedModels = MODELS, routes: AnnRoutes | None = None) -> None:
         self._database = database
         self._models = models
+        self._routes = routes
 
     async def upsert(self, tenant: str, model_id: str, entries: Sequence[VectorEntry], *, fresh: bool = False) -> None:
         async with self._database.tenant(tenant) as tx:
@@ -50,7 +53,7 @@ class Committed:
 
     async def search(self, scope: IndexScope, query: VectorQuery) -> VectorAnswer:
         async with self._database.tenant(scope.tenant) as tx:
-            return await PgVectorIndex(tx, self._models).search(scope, query)
+            return await PgVectorIndex(tx, self._models, self._routes).search(scope, query)
 
     async def vectors(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, Vector]:
         async with self._database.tenant(tenant) as tx:
@@ -71,6 +74,48 @@ class TestPgVectorIndex(VectorIndexContract):
             database = Database(clone.section, roles.MEMORYFS)
             runner.run(database.open())
             yield runner, Committed(database)
+            runner.run(database.close())
+            runner.run(postgres_server.drop(clone))
+
+
+class AlwaysIndexed(AnnRoutes):
+    """Sends every search that may be approximate to HNSW."""
+
+    def __init__(self) -> None:
+        super().__init__(PgVectorSection(exact_below=0))
+
+    async def indexed(self, tx: Tx, tenant: str, model_id: str) -> bool:
+        return True
+
+
+async def _index_everything(clone: Clone) -> None:
+    for model_id, length in MODELS.dimensions.items():
+        await admin_execute(
+            clone,
+            f"CREATE INDEX ON memoryfs.item_vectors USING hnsw ((vec::halfvec({length})) halfvec_cosine_ops)"
+            f" WHERE model_id = '{model_id}' AND tier = 1",
+        )
+    await admin_execute(clone, "CREATE INDEX ON memoryfs.item_vectors USING gin (acl, path_id)")
+
+
+class TestRoutedToHnsw(VectorIndexContract):
+    """The contract where no search is small enough for the exact scan."""
+
+    @pytest.fixture
+    async def index(self, database: Clone, database_factory: DatabaseFactory) -> VectorIndex:
+        await _index_everything(database)
+        return Committed(await database_factory(roles.MEMORYFS), routes=AlwaysIndexed())
+
+    @pytest.fixture
+    def loop_index(
+        self, postgres_server: PostgresForTests, migration_schemas: tuple[str, ...]
+    ) -> Iterator[tuple[asyncio.Runner, VectorIndex]]:
+        with asyncio.Runner() as runner:
+            clone = runner.run(postgres_server.clone(migration_schemas))
+            runner.run(_index_everything(clone))
+            database = Database(clone.section, roles.MEMORYFS)
+            runner.run(database.open())
+            yield runner, Committed(database, routes=AlwaysIndexed())
             runner.run(database.close())
             runner.run(postgres_server.drop(clone))
 

@@ -27,6 +27,7 @@ from memoryos_postgres.errors import ScopeMissing
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_testing import assert_columns_classified, assert_row_security, assert_tenant_first, scope_of
+from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
 from memoryos_vectors.models import IndexedModels
 
 NEAR = memoryfs_pb2.Embedding(model="hash-64", values=[1.0] + [0.0] * 63)
@@ -56,6 +57,7 @@ def session_of(tx, scope, keys) -> Session:
         hashes=TokenHashes(),
         models=IndexedModels({"hash-64": 64}),
         model_id="hash-64",
+        ann=AnnRoutes(),
         clock=SystemClock(),
     )
     return Session(shared=shared, tx=tx, scope=scope)
@@ -174,10 +176,24 @@ async def test_a_reader_cannot_change_a_row_past_the_service(alice, database_of_
     for scope, count in ((scope_of(user="bob"), 0), (scope_of(user="alice"), 1)):
         async with database_of_memoryfs.scoped(scope) as tx:
             assert await tx.execute("UPDATE memoryfs.items SET importance = 1") == count
-    for statement in ("DELETE FROM memoryfs.items", "UPDATE memoryfs.item_revisions SET importance = 1"):
-        with pytest.raises(Exception, match="no right"):
-            async with database_of_memoryfs.scoped(scope_of(user="alice")) as tx:
-                await tx.execute(statement)
+    with pytest.raises(Exception, match="no right"):
+        async with database_of_memoryfs.scoped(scope_of(user="alice")) as tx:
+            await tx.execute("UPDATE memoryfs.item_revisions SET importance = 1")
+
+
+async def test_only_upkeep_deletes_truth_and_only_of_its_tenant(alice, database_of_memoryfs):
+    item_id = await write_one(alice)
+    await alice.update(item_id, content="again")
+    await alice.forget(item_id)
+    tables = ("memoryfs.items", "memoryfs.item_revisions", "memoryfs.item_changes")
+    for table in tables:
+        async with database_of_memoryfs.scoped(scope_of(user="alice")) as tx:
+            assert await tx.execute(f"DELETE FROM {table}") == 0, table
+        async with database_of_memoryfs.upkeep("globex") as tx:
+            assert await tx.execute(f"DELETE FROM {table}") == 0, table
+    for table in tables:
+        async with database_of_memoryfs.upkeep("acme") as tx:
+            assert await tx.execute(f"DELETE FROM {table}") == 1, table
 
 
 async def test_truth_without_a_scope_is_an_error_on_a_fresh_and_on_a_reused_connection(alice, database_of_memoryfs):

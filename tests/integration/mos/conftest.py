@@ -24,7 +24,17 @@ ANSWER = "第三季度：九月三十日。"
 """What the scripted model says to everything."""
 START_S = 120.0
 WAIT_S = 60.0
-CHILDREN = {"postgres", "opa", "policy", "memoryfs", "tool-gateway", "harness", "harness-worker", "audit-sealer"}
+CHILDREN = {
+    "postgres",
+    "opa",
+    "policy",
+    "memoryfs",
+    "tool-gateway",
+    "harness",
+    "harness-worker",
+    "audit-sealer",
+    "memoryfs-upkeep",
+}
 
 
 def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:

@@ -95,7 +95,9 @@ def test_down_drains_and_a_later_start_has_the_same_addresses(deployment: Deploy
 
 def test_detach_returns_when_everything_serves_and_tells_why_not(tmp_path: Path) -> None:
     other = Deployment(tmp_path / "data")
-    without = [part for name in CHILDREN - {"postgres", "audit-sealer"} for part in ("--without", name)]
+    without = [
+        part for name in CHILDREN - {"postgres", "audit-sealer", "memoryfs-upkeep"} for part in ("--without", name)
+    ]
     started = other.mos("up", "--detach", "--data", str(other.data), *without)
     assert started.returncode == 0, started.stderr
     assert "Memory OS runs" in started.stdout
@@ -113,7 +115,11 @@ def test_detach_returns_when_everything_serves_and_tells_why_not(tmp_path: Path)
 
 
 def test_your_own_postgresql_by_dsn_without_the_development_issuer(tmp_path: Path) -> None:
-    without = [part for name in CHILDREN - {"postgres", "memoryfs", "audit-sealer"} for part in ("--without", name)]
+    without = [
+        part
+        for name in CHILDREN - {"postgres", "memoryfs", "audit-sealer", "memoryfs-upkeep"}
+        for part in ("--without", name)
+    ]
     other = Deployment(tmp_path / "data")
     with EmbeddedPostgres(tmp_path / "own") as server:
         started = other.mos("up", "--detach", "--dsn", server.admin_dsn(), *without)

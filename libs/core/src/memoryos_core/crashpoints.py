@@ -13,7 +13,10 @@ from typing import Final
 
 CRASH_POINTS: Final[dict[str, str]] = {
     "memoryfs.write.before_commit": "all rows of a Write are made, none is committed",
+    "memoryfs.ann.between_indexes": "the first of a big tenant's two indexes is built, the second is not",
     "memoryfs.write.after_commit": "a Write is committed, its answer is not sent",
+    "memoryfs.index.before_copy": "a change is committed and claimed, nothing is sent to the copy of the index",
+    "memoryfs.index.after_copy": "the copy of the index has it, the outbox still names it",
     "policy.decide.before_commit": "OPA has decided, the decision is not kept",
     "policy.review.before_commit": "a vote is counted, not committed",
     "gateway.call.before_intent": "a call is decided, nothing is journaled",

@@ -16,6 +16,7 @@ SECTION_MODULES: Final = {
     "memoryfs": "memoryos_memoryfs.config",
     "models": "memoryos_models.config",
     "peers": "memoryos_core.sections",
+    "pgvector": "memoryos_vectors.config",
     "policy": "memoryos_policy.config",
     "postgres": "memoryos_postgres.config",
     "sealing": "memoryos_core.sections",

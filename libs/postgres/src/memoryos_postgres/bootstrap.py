@@ -31,6 +31,7 @@ async def bootstrap(admin_dsn: str, database: str, secrets_dir: Path) -> None:
             await admin.execute("SELECT pg_advisory_lock(%s)", (_BOOTSTRAP_LOCK,))
             for role in roles.ALL:
                 await _ensure_role(admin, role, ensure_secret(roles.password_file(secrets_dir, role)))
+            await _join_owner(admin)
             await _ensure_database(admin, database)
         async with await AsyncConnection.connect(make_conninfo(admin_dsn, dbname=database)) as inside:
             await prepare_database(inside, database)
@@ -62,6 +63,13 @@ async def _ensure_role(admin: AsyncConnection, role: str, password: str) -> None
             "{} {} LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION NOINHERIT PASSWORD {}"
         ).format(verb, sql.Identifier(role), sql.Literal(encrypted))
     )
+
+
+async def _join_owner(admin: AsyncConnection) -> None:
+    """Let memoryos_owner act for the owner of the dense index, so that one role runs all migrations."""
+    # INHERIT is the role's own before PostgreSQL 16, and what GRANT takes over from it since.
+    await admin.execute(sql.SQL("ALTER ROLE {} INHERIT").format(sql.Identifier(roles.OWNER)))
+    await admin.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(roles.INDEXER), sql.Identifier(roles.OWNER)))
 
 
 async def _ensure_database(admin: AsyncConnection, database: str) -> None:

@@ -1,6 +1,8 @@
-"""Database: a pool for one role, and the three kinds of transaction.
+"""Database: a pool for one role, and the four kinds of transaction.
 
 - `scoped(scope)`: tenant, principals, user and clearance are set; the normal kind.
+- `upkeep(tenant)`: work that no reader asked for (erasure, retention, verification): every row
+  of one tenant, where a policy named `upkeep` says so.
 - `tenant(name)`: only the tenant is set: workers that act for one tenant. Rows
   guarded by principals stay out of reach.
 - `unscoped()`: nothing is set; every row guarded by tenant raises `ScopeMissing`.
@@ -29,6 +31,8 @@ from memoryos_postgres.errors import translated
 from memoryos_postgres.transaction import Row, Tx
 
 _ROLLBACK_TIMEOUT_S: Final = 2.0
+_UPKEEP_PRINCIPAL: Final = "upkeep"
+"""No principal of any token: they all have a colon. So policies for readers show nothing and do not raise."""
 
 
 class Database:
@@ -42,6 +46,9 @@ class Database:
             # A server works on for a client that is gone, with all its locks, unless it looks.
             "client_connection_check_interval": "1s",
             "timezone": "UTC",
+            # Statements of a service take milliseconds: compiling or spreading them costs more than it gives.
+            "jit": "off",
+            "max_parallel_workers_per_gather": "0",
         }
         self._pool: AsyncConnectionPool[AsyncConnection[Row]] = AsyncConnectionPool(
             section.dsn(role),
@@ -86,6 +93,13 @@ class Database:
             "user": scope.user,
             "clearance": str(scope.clearance),
         }
+        async with self._transaction(settings) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def upkeep(self, tenant: str) -> AsyncIterator[Tx]:
+        """A transaction that reaches every row of one tenant; for jobs only, never for what a caller asked to read."""
+        settings = {"tenant": tenant, "principals": array_literal((_UPKEEP_PRINCIPAL,)), "upkeep": "on"}
         async with self._transaction(settings) as tx:
             yield tx
 

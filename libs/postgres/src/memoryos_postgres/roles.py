@@ -11,9 +11,11 @@ TOOLGATEWAY: Final = "memoryos_toolgateway"
 POLICY: Final = "memoryos_policy"
 SEALER: Final = "memoryos_sealer"
 """Reads all audit rows and writes their seals; nothing else."""
+INDEXER: Final = "memoryos_indexer"
+"""Owns the dense index (memoryfs.item_vectors) and nothing else: only an owner can make an index concurrently."""
 
 SERVICES: Final = (MEMORYFS, HARNESS, TOOLGATEWAY, POLICY)
-ALL: Final = (OWNER, *SERVICES, SEALER)
+ALL: Final = (OWNER, *SERVICES, SEALER, INDEXER)
 
 
 def password_file(secrets_dir: Path, role: str) -> Path:

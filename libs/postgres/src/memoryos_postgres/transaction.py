@@ -38,7 +38,7 @@ class Tx:
 
     def __init__(self, connection: AsyncConnection[Row], settings: Mapping[str, str]) -> None:
         self._connection = connection
-        self._settings = settings
+        self._settings = {f"memoryos.{name}": value for name, value in settings.items()}
         self._begun = False
         self._deferred: list[Statement] = []
         self._on_commit: list[Callable[[], None]] = []
@@ -72,6 +72,30 @@ class Tx:
             cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
             await cursor.set_result(-2)
             return await cursor.fetchall()
+
+    async def fetch_planned(self, settings: Mapping[str, str], query: str, params: Params = None) -> list[Row]:
+        """All rows of a statement that is planned under `settings`, which end with it: one round trip.
+
+        For the few statements whose plan must not be the planner's choice.
+        """
+        with translated():
+            await self._begin()
+            names = sorted(settings)
+            before = [b"SELECT " + b",".join(self._set_config(name, settings[name]) for name in names)]
+            after = [f"SET LOCAL {name} TO DEFAULT".encode() for name in names]
+            statements = [*before, self._inlined(query, params), *after]
+            cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
+            await cursor.set_result(1)
+            return await cursor.fetchall()
+
+    async def set_local(self, settings: Mapping[str, str]) -> None:
+        """Set session parameters until the transaction ends; costs no round trip before its first statement."""
+        if not self._begun:
+            self._settings.update(settings)
+            return
+        with translated():
+            parts = [self._set_config(name, value) for name, value in settings.items()]
+            await self._connection.execute(b"SELECT " + b",".join(parts), prepare=False)
 
     async def fetch_value(self, query: str, params: Params = None) -> Any:
         """The first column of the first row, or None without a row."""
@@ -132,13 +156,14 @@ class Tx:
         """BEGIN, and the settings that last until its end."""
         if not self._settings:
             return b"BEGIN"
-        quote = Escaping(self._connection.pgconn).escape_literal
-        parts = []
-        for name, value in self._settings.items():
-            if "\0" in value:  # libpq would cut the value off here
-                raise DatabaseFault("22021")
-            parts.append(b"set_config('memoryos.%s',%s,true)" % (name.encode(), quote(value.encode())))
+        parts = [self._set_config(name, value) for name, value in self._settings.items()]
         return b"BEGIN;SELECT " + b",".join(parts)
+
+    def _set_config(self, name: str, value: str) -> bytes:
+        if "\0" in value:  # libpq would cut the value off here
+            raise DatabaseFault("22021")
+        quoted = Escaping(self._connection.pgconn).escape_literal(value.encode())
+        return b"set_config('%s',%s,true)" % (name.encode(), quoted)
 
     def _inlined(self, query: str, params: Params) -> bytes:
         """The statement with its parameters as literals, escaped by libpq for this connection."""

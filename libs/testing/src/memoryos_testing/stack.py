@@ -18,7 +18,15 @@ from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
 from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner
 
-ALL_BUT_MEMORY: Final = ("opa", "policy", "tool-gateway", "harness", "harness-worker", "audit-sealer")
+ALL_BUT_MEMORY: Final = (
+    "opa",
+    "policy",
+    "tool-gateway",
+    "harness",
+    "harness-worker",
+    "audit-sealer",
+    "memoryfs-upkeep",
+)
 """Children to leave out where only MemoryFS and PostgreSQL are asked."""
 START_S: Final = 120.0
 STOP_S: Final = 60.0

@@ -49,3 +49,37 @@ FROM (
 -- name: vectors
 SELECT item_id, vec FROM memoryfs.item_vectors
 WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(item_ids)s::text[]);
+
+-- name: ready_indexes
+SELECT tenant, model_id FROM memoryfs.vector_indexes WHERE ready_time IS NOT NULL;
+
+-- name: matching
+-- How many hot entries in scope meet the conditions, as far as it matters.
+SELECT count(*) AS matching FROM (
+    SELECT 1 FROM memoryfs.item_vectors
+    WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND tier = 1
+        AND acl && %(principal_ids)s::int4[] /*conditions*/
+    LIMIT %(bound)s
+) AS matched;
+
+-- name: search_near
+-- Answered by the tenant's own HNSW index; the asked ids by the primary key.
+WITH near AS MATERIALIZED (
+    SELECT item_id, revision, 1 - (vec::halfvec(/*dimensions*/) <=> %(vector)s::halfvec) AS score
+    FROM memoryfs.item_vectors
+    WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND tier = 1
+        AND acl && %(principal_ids)s::int4[] /*conditions*/
+    ORDER BY vec::halfvec(/*dimensions*/) <=> %(vector)s::halfvec
+    LIMIT %(limit)s
+), asked AS MATERIALIZED (
+    SELECT item_id, 1 - (vec <=> %(vector)s::halfvec) AS score
+    FROM memoryfs.item_vectors
+    WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND tier = 1 AND item_id = ANY (%(score_ids)s::text[])
+        AND acl && %(principal_ids)s::int4[] /*conditions*/
+)
+SELECT
+    (SELECT array_agg(item_id) FROM near) AS ids,
+    (SELECT array_agg(revision) FROM near) AS revisions,
+    (SELECT array_agg(score) FROM near) AS scores,
+    (SELECT array_agg(item_id) FROM asked) AS asked_ids,
+    (SELECT array_agg(score) FROM asked) AS asked_scores;

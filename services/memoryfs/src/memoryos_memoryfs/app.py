@@ -24,6 +24,8 @@ from memoryos_postgres import Database, PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_telemetry import TelemetrySection, configure
+from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
+from memoryos_vectors.config import PgVectorSection
 from memoryos_vectors.models import IndexedModels
 
 from memoryos_memoryfs.adapters.names import Names
@@ -43,6 +45,7 @@ SECTIONS = (
     GrpcSection,
     TelemetrySection,
     PostgresSection,
+    PgVectorSection,
     IdentitySection,
     SealingSection,
     ModelsSection,
@@ -77,6 +80,7 @@ async def running(
             hashes=TokenHashes(),
             models=IndexedModels({embedder.model_id: embedder.dimensions}),
             model_id=embedder.model_id,
+            ann=AnnRoutes(config[PgVectorSection], clock),
             clock=clock,
         )
         section = config[MemoryFSSection]

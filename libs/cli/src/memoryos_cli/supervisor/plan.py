@@ -15,7 +15,7 @@ from memoryos_cli.supervisor.ports import HOST
 from memoryos_cli.supervisor.probes import always, grpc_health, http_ok
 
 PORT_NAMES: Final = ("postgres", "opa", "policy", "memoryfs", "tool-gateway", "harness")
-CHILD_NAMES: Final = (*PORT_NAMES, "harness-worker", "audit-sealer")
+CHILD_NAMES: Final = (*PORT_NAMES, "harness-worker", "audit-sealer", "memoryfs-upkeep")
 SETTLE_S: Final = 2.0
 """A child without a port counts as ready when it has lived so long."""
 HANDED_ON: Final = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
@@ -28,6 +28,7 @@ _MODULES: Final = {
     "harness": "memoryos_harness.main",
     "harness-worker": "memoryos_harness.worker",
     "audit-sealer": "memoryos_audit.sealer",
+    "memoryfs-upkeep": "memoryos_memoryfs.upkeep",
 }
 _NEEDS: Final = {
     "opa": (),
@@ -37,6 +38,7 @@ _NEEDS: Final = {
     "harness": ("postgres",),
     "harness-worker": ("postgres", "harness", "memoryfs", "tool-gateway"),
     "audit-sealer": ("postgres",),
+    "memoryfs-upkeep": ("postgres",),
 }
 _KEYS: Final = {
     "policy": {"SERVICE_KEY_FILE": "policy.pem"},
@@ -45,6 +47,7 @@ _KEYS: Final = {
     "harness": {"SERVICE_KEY_FILE": "harness.pem", "TASK_KEY_FILE": "tasks.pem"},
     "harness-worker": {"SERVICE_KEY_FILE": "harness.pem", "TASK_KEY_FILE": "tasks.pem"},
     "audit-sealer": {},
+    "memoryfs-upkeep": {},
 }
 """Private keys: each child is told of its own only."""
 

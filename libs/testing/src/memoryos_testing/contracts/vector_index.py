@@ -261,7 +261,10 @@ async def _same_answer(
     for each in (oracle, index):
         await each.upsert(tenant, MODEL, corpus)
     expected, got = await oracle.search(scope, asked), await index.search(scope, asked)
-    assert got.compared_count == expected.compared_count
+    if got.exactness is Exactness.EXACT:
+        assert got.compared_count == expected.compared_count
+    else:
+        assert len(got.hits) < got.compared_count <= expected.compared_count
     assert [hit.score for hit in got.hits] == pytest.approx([hit.score for hit in expected.hits], abs=NEAR_TIE)
     assert dict(got.scores) == pytest.approx(dict(expected.scores), abs=NEAR_TIE)
     # Ids agree but for near ties, which may change places or leave at the end of the list.

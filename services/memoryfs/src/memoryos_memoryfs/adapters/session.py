@@ -10,12 +10,23 @@ from memoryos_core.sealing import TenantKeys
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.keyring import PostgresKeyRing
 from memoryos_postgres.transaction import Tx
+from memoryos_vectors.adapters.guarded import GuardedIndex
 from memoryos_vectors.adapters.pgvector import PgVectorIndex
+from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
 from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import VectorIndex
 
 from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyReads:
+    """The copy of the dense index on Qdrant, as searches use it."""
+
+    index: GuardedIndex
+    pending_max: int
+    """Changes of a tenant that may wait; above it PostgreSQL answers alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +39,9 @@ class Shared:
     hashes: TokenHashes
     models: IndexedModels
     model_id: str
+    ann: AnnRoutes
     clock: Clock
+    copy: CopyReads | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,4 +63,4 @@ class Session:
 
     def vectors(self) -> VectorIndex:
         """Give the dense index as this transaction sees it."""
-        return PgVectorIndex(self.tx, self.shared.models)
+        return PgVectorIndex(self.tx, self.shared.models, self.shared.ann)
