@@ -10,8 +10,12 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
+from memoryos.erasure.v1 import erasure_pb2_grpc  # noqa: F401  registers its service
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
-from memoryos.memoryfs.v1 import memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.jobs.v1 import jobs_pb2_grpc  # noqa: F401  registers its service
+from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.policy.v1 import reviews_pb2, reviews_pb2_grpc
 from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
@@ -36,23 +40,21 @@ class ScriptedMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
             return empty
         return await self.behaviour(request, context) or empty
 
-    async def Write(self, request: Any, context: Any) -> Any:
-        return await self._run(request, context, memoryfs_pb2.WriteResponse())
 
-    async def Read(self, request: Any, context: Any) -> Any:
-        return await self._run(request, context, memoryfs_pb2.ReadResponse())
+def _scripted(reply: type[Any], *, streams: bool) -> Callable[..., Any]:
+    async def call(self: ScriptedMemoryFS, request: Any, context: Any) -> Any:
+        return await self._run(request, context, reply())
 
-    async def Get(self, request: Any, context: Any) -> Any:
-        return await self._run(request, context, memoryfs_pb2.GetResponse())
+    async def stream(self: ScriptedMemoryFS, request: Any, context: Any) -> AsyncIterator[Any]:
+        yield await self._run(request, context, reply())
 
-    async def List(self, request: Any, context: Any) -> Any:
-        return await self._run(request, context, memoryfs_pb2.ListResponse())
+    return stream if streams else call
 
-    async def Forget(self, request: Any, context: Any) -> Any:
-        return await self._run(request, context, memoryfs_pb2.ForgetResponse())
 
-    async def Restore(self, request: Any, context: Any) -> Any:
-        return await self._run(request, context, memoryfs_pb2.RestoreResponse())
+for _method in descriptor_pool.Default().FindServiceByName("memoryos.memoryfs.v1.MemoryFS").methods:
+    _reply = GetMessageClass(_method.output_type)
+    setattr(ScriptedMemoryFS, _method.name, _scripted(_reply, streams=_method.server_streaming))
+ScriptedMemoryFS.__abstractmethods__ = frozenset()
 
 
 class ScriptedTasks(tasks_pb2_grpc.TasksServicer):

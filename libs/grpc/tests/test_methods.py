@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import memoryos.erasure.v1
 import memoryos.harness.v1
+import memoryos.jobs.v1
 import memoryos.memoryfs.v1
 import memoryos.policy.v1
 import memoryos.toolgateway.v1
@@ -15,7 +17,14 @@ from memoryos_core.tokens import ROLES
 from memoryos_grpc import METHOD_RULES
 from memoryos_grpc.client.channels import service_config
 
-APIS = (memoryos.memoryfs.v1, memoryos.policy.v1, memoryos.toolgateway.v1, memoryos.harness.v1)
+APIS = (
+    memoryos.erasure.v1,
+    memoryos.jobs.v1,
+    memoryos.memoryfs.v1,
+    memoryos.policy.v1,
+    memoryos.toolgateway.v1,
+    memoryos.harness.v1,
+)
 SERVICES = {"memoryfs", "tool-gateway", "policy", "harness"}
 
 
@@ -50,6 +59,8 @@ def test_a_rule_names_known_roles_and_services(name):
 def test_inner_methods_are_for_services_only():
     inner = {name: rule.services for name, rule in METHOD_RULES.items() if rule.services is not None}
     assert inner == {
+        "/memoryos.erasure.v1.Erasure/Erase": {"memoryfs"},
+        "/memoryos.erasure.v1.Erasure/FindRemains": {"memoryfs"},
         "/memoryos.policy.v1.Policy/Decide": {"tool-gateway", "memoryfs", "harness"},
         "/memoryos.policy.v1.Policy/BatchDecide": {"tool-gateway", "memoryfs", "harness"},
         "/memoryos.policy.v1.Reviews/OpenReview": {"tool-gateway"},
@@ -68,8 +79,10 @@ def test_what_may_be_retried_only_reads_or_names_itself():
         "/memoryos.policy.v1.Policy/Decide",  # no effect but its log
         "/memoryos.policy.v1.Policy/BatchDecide",
         "/memoryos.policy.v1.Reviews/OpenReview",  # its call_id
+        "/memoryos.erasure.v1.Erasure/Erase",  # what is erased is erased
+        "/memoryos.jobs.v1.Jobs/CancelJob",  # a job is cancelled once
     }
-    reading = ("Get", "List", "Read", "Watch")
+    reading = ("Get", "List", "Read", "Watch", "Stat", "Find", "Diff", "Lineage", "History", "Export", "Explain")
     for name, method in proto_methods().items():
         if METHOD_RULES[name].safe and name not in by_other_means and not method.name.startswith(reading):
             assert "request_id" in method.input_type.fields_by_name, name

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FieldDescriptor
 from memoryos.harness.v1 import sessions_pb2
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2
 from memoryos.toolgateway.v1 import tool_gateway_pb2
 from memoryos.type.v1 import field_pb2
@@ -126,7 +126,7 @@ def test_paths(path):
 )
 def test_ids(item):
     assert fields(memoryfs_pb2.GetRequest(id=item)) == ["id"]
-    assert fields(memoryfs_pb2.ForgetRequest(path=PATH, ids=[MEM, item], request_id="r")) == ["ids[1]"]
+    assert fields(lifecycle_pb2.ForgetRequest(path=PATH, ids=[MEM, item], request_id="r")) == ["ids[1]"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc, tasks_pb2, tasks_pb2_grpc
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
 from memoryos_sdk import Client, Retry, connect
@@ -100,7 +100,7 @@ class Services(
 
     async def Forget(self, request: Any, context: Any) -> Any:
         await self._enter(request, context)
-        return memoryfs_pb2.ForgetResponse(
+        return lifecycle_pb2.ForgetResponse(
             forgotten_count=sum(self.items.pop(i, None) is not None for i in request.ids)
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos_core.clock import Clock, SystemClock
 from memoryos_core.config import Config
 from memoryos_core.ids import UlidSource
@@ -29,7 +30,12 @@ from memoryos_postgres.keyring import create_epoch_key
 from memoryos_telemetry import TelemetrySection
 from memoryos_testing.hash_embedder import HashEmbedder
 from memoryos_testing.postgres import Clone
+from memoryos_vectors.config import PgVectorSection
+from memoryos_vectors.ports import DerivedIndex
+from memoryos_vectors.qdrant_config import QdrantSection
 
+BACKEND = os.environ.get("MEMORYOS_TEST_BACKEND", "pgvector")
+"""qdrant: every service of these tests answers from a Qdrant in local mode."""
 EPISODIC = "/tenants/acme/memory/episodic"
 _numbers = itertools.count(1)
 
@@ -113,12 +119,12 @@ class As:
 
     async def forget(self, *ids: str, path: str = "", request: str = "") -> int:
         request_name = request or request_id()
-        message = memoryfs_pb2.ForgetRequest(path=path or self.path, ids=ids, request_id=request_name)
+        message = lifecycle_pb2.ForgetRequest(path=path or self.path, ids=ids, request_id=request_name)
         return int((await self.call("Forget", message)).forgotten_count)
 
     async def restore(self, *ids: str, path: str = "", request: str = "") -> int:
         request_name = request or request_id()
-        message = memoryfs_pb2.RestoreRequest(path=path or self.path, ids=ids, request_id=request_name)
+        message = lifecycle_pb2.RestoreRequest(path=path or self.path, ids=ids, request_id=request_name)
         return int((await self.call("Restore", message)).restored_count)
 
 
@@ -176,7 +182,9 @@ def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path)
 
 
-def config_of(database: Clone, keys: Keys, folder: Path, **memoryfs: Any) -> Config:
+def config_of(
+    database: Clone, keys: Keys, folder: Path, *, qdrant: dict[str, Any] | None = None, **memoryfs: Any
+) -> Config:
     """Give the configuration of a service on a test's database."""
     return Config(
         [
@@ -186,6 +194,8 @@ def config_of(database: Clone, keys: Keys, folder: Path, **memoryfs: Any) -> Con
             IdentitySection(keys_file=keys.keys_file),
             SealingSection(epoch_key_file=keys.epoch_key_file),
             ModelsSection(),
+            PgVectorSection(),
+            QdrantSection(**{"copy_poll_s": 0.02, "copy_retry_s": 0.02, **(qdrant or {})}),
             MemoryFSSection(**{"embed_poll_s": 0.05, "embed_retry_s": 0.05, **memoryfs}),
         ]
     )
@@ -196,10 +206,19 @@ async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIte
     """Start MemoryFS, with another clock or settings where a test wants them."""
     async with AsyncExitStack() as stack:
 
-        async def start(*, clock: Clock | None = None, embedder: Embedder | None = None, **memoryfs: Any) -> Service:
+        async def start(
+            *,
+            clock: Clock | None = None,
+            embedder: Embedder | None = None,
+            derived: DerivedIndex | None = None,
+            qdrant: dict[str, Any] | None = None,
+            **memoryfs: Any,
+        ) -> Service:
             flaky = embedder or FlakyEmbedder()
-            config = config_of(database, keys, tmp_path, **memoryfs)
-            server = await stack.enter_async_context(running(config, clock=clock, embedder=flaky))
+            if BACKEND == "qdrant" and not (derived or qdrant):
+                qdrant, memoryfs = {"url": ":memory:"}, {"vector_backend": "qdrant", **memoryfs}
+            config = config_of(database, keys, tmp_path, qdrant=qdrant, **memoryfs)
+            server = await stack.enter_async_context(running(config, clock=clock, embedder=flaky, derived=derived))
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address))
             return Service(server.address, channel, keys, flaky, database)  # type: ignore[arg-type]
 

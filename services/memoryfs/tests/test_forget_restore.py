@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 STATE = grpc.StatusCode.FAILED_PRECONDITION
@@ -24,7 +24,7 @@ async def everywhere(caller, item_id: str, text: str) -> list[bool]:
     return [
         item_id in await caller.read_ids(text),
         item_id in await caller.read_ids(),
-        item_id in await caller.read_ids(text, filter=memoryfs_pb2.Filter(min_confidence=0.1)),
+        item_id in await caller.read_ids(text, filter=filter_pb2.Filter(min_confidence=0.1)),
         item_id in await caller.list_ids(),
         await code_of(caller.get(item_id)) is grpc.StatusCode.OK,
     ]

@@ -6,7 +6,7 @@ import asyncio
 
 import grpc
 import pytest
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -24,7 +24,7 @@ async def code_of(call) -> grpc.StatusCode:
 async def assert_invisible(caller, item_id: str, content: str, path: str) -> None:
     """The same denied principal through every RPC."""
     assert item_id not in await caller.read_ids(content, path=path)
-    assert item_id not in await caller.read_ids(content, path=path, filter=memoryfs_pb2.Filter(min_confidence=0.0))
+    assert item_id not in await caller.read_ids(content, path=path, filter=filter_pb2.Filter(min_confidence=0.0))
     assert item_id not in await caller.read_ids(path=path, top_k=200)
     for state in (item_pb2.STATE_ACTIVE, item_pb2.STATE_CANDIDATE, item_pb2.STATE_FORGOTTEN):
         assert item_id not in await caller.list_ids(path=path, state=state)
@@ -69,7 +69,7 @@ async def test_one_request_id_of_two_callers_is_two_requests(service):
 async def test_a_label_of_a_user_gives_no_rights(alice, bob):
     item_id = await alice.write("about bob", user="bob", tags=["user:bob"])
     await assert_invisible(bob, item_id, "about bob", bob.path)
-    hits = await bob.read_ids("about bob", filter=memoryfs_pb2.Filter(users=["bob"]))
+    hits = await bob.read_ids("about bob", filter=filter_pb2.Filter(users=["bob"]))
     assert hits == []
 
 
@@ -117,7 +117,7 @@ async def test_a_path_means_itself_and_what_is_below_it(alice, mine, theirs):
         await alice.list_ids(path=f"{base}/{mine}"),
         await alice.read_ids(path=f"{base}/{mine}"),
         await alice.read_ids("the same text", path=f"{base}/{mine}"),
-        await alice.read_ids("same", path=f"{base}/{mine}", filter=memoryfs_pb2.Filter(min_confidence=0.5)),
+        await alice.read_ids("same", path=f"{base}/{mine}", filter=filter_pb2.Filter(min_confidence=0.5)),
     ):
         assert set(found) == {own, below}
     assert set(await alice.list_ids(path=base)) == {own, below, other}
@@ -163,9 +163,9 @@ async def test_paths_outside_the_grammar_are_refused(alice, path):
 async def test_filter_values_are_values(alice, value):
     await alice.write("an item", tags=["plain"], user="plain")
     for where in (
-        memoryfs_pb2.Filter(tags_all=[value]),
-        memoryfs_pb2.Filter(tags_any=[value]),
-        memoryfs_pb2.Filter(users=[value]),
+        filter_pb2.Filter(tags_all=[value]),
+        filter_pb2.Filter(tags_any=[value]),
+        filter_pb2.Filter(users=[value]),
     ):
         for call in (alice.read_ids("item", filter=where), alice.list_ids(filter=where)):
             try:
@@ -178,7 +178,7 @@ async def test_filter_values_are_values(alice, value):
 async def test_tags_with_every_allowed_character_are_found_again(alice):
     for tag in ("a:b", "a/b", "a.b", "a_b", "a-b", "a@b", "a+b", "客户", "é"):
         item_id = await alice.write("tagged", tags=[tag])
-        assert await alice.list_ids(filter=memoryfs_pb2.Filter(tags_all=[tag])) == [item_id]
+        assert await alice.list_ids(filter=filter_pb2.Filter(tags_all=[tag])) == [item_id]
 
 
 async def test_readers_see_what_was_shared_with_them_and_cannot_change_it(service, alice):

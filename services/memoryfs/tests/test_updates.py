@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
 
 ABORTED = grpc.StatusCode.ABORTED
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -190,7 +190,7 @@ async def test_users_who_write_about_each_other_for_the_first_time_do_not_deadlo
 async def test_a_filter_passes_items_of_the_first_and_the_last_instant(alice):
     first, last = {"seconds": -62_135_596_800}, {"seconds": 253_402_300_799, "nanos": 999_999_000}
     ids = {await alice.write("an edge of the calendar", tags=["edge"], valid_from=at) for at in (first, last)}
-    edge = memoryfs_pb2.Filter(tags_all=["edge"])
+    edge = filter_pb2.Filter(tags_all=["edge"])
     for query in ("", "calendar"):
         assert set(await alice.read_ids(query, filter=edge)) == ids
     assert set(await alice.list_ids(filter=edge)) == ids

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
 from memoryos.type.v1 import common_pb2
 
 JULY = datetime(2025, 7, 1, tzinfo=UTC)
@@ -31,7 +31,7 @@ async def test_write_read_and_forget_of_the_design(alice):
         path=path,
     )
     other = await alice.write("客户 A 的 Q3 交付计划另有一份草稿", path=path, user="user_124")
-    response = await alice.read("Q3 交付计划", path=path, top_k=5, filter=memoryfs_pb2.Filter(users=["user_123"]))
+    response = await alice.read("Q3 交付计划", path=path, top_k=5, filter=filter_pb2.Filter(users=["user_123"]))
     (hit,) = response.hits
     assert hit.item.id == written.id
     assert hit.item.content == "客户 A 确认了 Q3 交付计划"
@@ -187,14 +187,14 @@ async def test_filters_are_all_applied(alice):
     c = await write("alpha report", tags=["z"], user="u1", confidence=0.81, valid_from=stamp(JULY + timedelta(days=2)))
     half_open = common_pb2.TimeRange(start=stamp(JULY), end=stamp(JULY + timedelta(days=2)))
     cases = [
-        (memoryfs_pb2.Filter(tags_all=["x", "y"]), {a}),
-        (memoryfs_pb2.Filter(tags_any=["y", "z"]), {a, c}),
-        (memoryfs_pb2.Filter(users=["u1"]), {a, c}),
-        (memoryfs_pb2.Filter(users=["u1"], tags_any=["x"]), {a}),
-        (memoryfs_pb2.Filter(valid_from=half_open), {a, b}),
-        (memoryfs_pb2.Filter(min_confidence=0.85), {a, b}),
-        (memoryfs_pb2.Filter(create_time=common_pb2.TimeRange(end=stamp(JULY))), set()),
-        (memoryfs_pb2.Filter(tags_all=["nobody"]), set()),
+        (filter_pb2.Filter(tags_all=["x", "y"]), {a}),
+        (filter_pb2.Filter(tags_any=["y", "z"]), {a, c}),
+        (filter_pb2.Filter(users=["u1"]), {a, c}),
+        (filter_pb2.Filter(users=["u1"], tags_any=["x"]), {a}),
+        (filter_pb2.Filter(valid_from=half_open), {a, b}),
+        (filter_pb2.Filter(min_confidence=0.85), {a, b}),
+        (filter_pb2.Filter(create_time=common_pb2.TimeRange(end=stamp(JULY))), set()),
+        (filter_pb2.Filter(tags_all=["nobody"]), set()),
     ]
     for where, expected in cases:
         assert set(await alice.read_ids("alpha", filter=where)) == expected, where
@@ -207,7 +207,7 @@ async def test_a_filter_is_applied_before_top_k(alice):
     entries = [memoryfs_pb2.WriteEntry(content=f"alpha beta gamma {n}") for n in range(300)]
     await alice.write_entries(entries)
     wanted = await alice.write("nothing in common", tags=["one"])
-    assert await alice.read_ids("alpha beta gamma", top_k=1, filter=memoryfs_pb2.Filter(tags_all=["one"])) == [wanted]
+    assert await alice.read_ids("alpha beta gamma", top_k=1, filter=filter_pb2.Filter(tags_all=["one"])) == [wanted]
 
 
 async def test_expired_items_are_in_no_answer(start_service):
@@ -286,7 +286,7 @@ async def test_pages_cover_everything_once_and_are_bound_to_caller_and_filter(al
     token = (await alice.list(page_size=7)).next_page_token
     for caller, fields in (
         (bob, {}),
-        (alice, {"filter": memoryfs_pb2.Filter(tags_all=["x"])}),
+        (alice, {"filter": filter_pb2.Filter(tags_all=["x"])}),
         (alice, {"path": "/tenants/acme/memory/semantic"}),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as refused:

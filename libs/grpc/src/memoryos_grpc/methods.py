@@ -28,6 +28,9 @@ _DATA: Final = frozenset({"user", "agent", "tenant-admin"})
 _WORK: Final = frozenset({"user", "agent"})
 _REVIEW_READERS: Final = frozenset({"reviewer", "user", "agent", "auditor"})
 _DECISION_READERS: Final = frozenset({"auditor", "tenant-admin", "user", "agent"})
+# A person and nobody but a person: no agent erases or turns back what a user has.
+_PEOPLE: Final = frozenset({"user", "tenant-admin"})
+_JOB_READERS: Final = _DATA | {"operator", "auditor"}
 _DECIDERS: Final = frozenset({"tool-gateway", "memoryfs", "harness"})
 
 # Writes are safe where their request_id makes the second one give the first one's answer.
@@ -38,6 +41,42 @@ METHOD_RULES: Final[dict[str, MethodRule]] = {
     "/memoryos.memoryfs.v1.MemoryFS/List": MethodRule(_DATA, safe=True),
     "/memoryos.memoryfs.v1.MemoryFS/Forget": MethodRule(_DATA, safe=True),
     "/memoryos.memoryfs.v1.MemoryFS/Restore": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Stat": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Move": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Merge": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Promote": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Dispute": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/History": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Revert": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Lineage": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Bind": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Unbind": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/ListBindings": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/SetPathSettings": MethodRule(frozenset({"tenant-admin"}), safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/GetPathSettings": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/ListPathSettings": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/CreateSnapshot": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/ListSnapshots": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Diff": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Rollback": MethodRule(_PEOPLE, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Watch": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Export": MethodRule(_DATA, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Import": MethodRule(_PEOPLE, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Purge": MethodRule(_PEOPLE, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/GetReceipt": MethodRule(_PEOPLE | {"auditor"}, safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/Explain": MethodRule(frozenset({"auditor"}), safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/MigrateIndex": MethodRule(frozenset({"operator"}), safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/VerifyIndex": MethodRule(frozenset({"operator"}), safe=True),
+    "/memoryos.memoryfs.v1.MemoryFS/GetIndexStatus": MethodRule(
+        frozenset({"operator", "auditor", "tenant-admin"}), safe=True
+    ),
+    "/memoryos.jobs.v1.Jobs/GetJob": MethodRule(_JOB_READERS, safe=True),
+    "/memoryos.jobs.v1.Jobs/ListJobs": MethodRule(_JOB_READERS, safe=True),
+    "/memoryos.jobs.v1.Jobs/WatchJob": MethodRule(_JOB_READERS, safe=True),
+    "/memoryos.jobs.v1.Jobs/CancelJob": MethodRule(_PEOPLE | {"operator"}, safe=True),
+    # The purge job calls on behalf of the person who asked for it.
+    "/memoryos.erasure.v1.Erasure/Erase": MethodRule(_PEOPLE, services=frozenset({"memoryfs"}), safe=True),
+    "/memoryos.erasure.v1.Erasure/FindRemains": MethodRule(_PEOPLE, services=frozenset({"memoryfs"}), safe=True),
     # A decision has no effect but its log.
     "/memoryos.policy.v1.Policy/Decide": MethodRule(_DATA, services=_DECIDERS, safe=True),
     "/memoryos.policy.v1.Policy/BatchDecide": MethodRule(_DATA, services=_DECIDERS, safe=True),

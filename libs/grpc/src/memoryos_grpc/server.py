@@ -114,6 +114,10 @@ class Server:
         for service in ("", *self._handlers):
             await self._health.set(service, _SERVING if serving else _NOT_SERVING)
 
+    async def set_part_health(self, part: str, *, serving: bool) -> None:
+        """Say whether a part that the service can do without works, under a name of its own."""
+        await self._health.set(part, _SERVING if serving else _NOT_SERVING)
+
     async def serve_until(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then end gracefully. Starts when that was not done yet."""
         if self._server is None:

@@ -12,7 +12,7 @@ from datetime import timedelta, tzinfo
 from typing import Any, Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
 from memoryos_core.canonical import canonical_json
 from memoryos_core.errors import InvalidField
 
@@ -61,9 +61,9 @@ def write_entry(
     return entry
 
 
-def read_filter(filters: Mapping[str, Any] | None, zone: tzinfo | None) -> memoryfs_pb2.Filter:
+def read_filter(filters: Mapping[str, Any] | None, zone: tzinfo | None) -> filter_pb2.Filter:
     """Give the Filter of `filters`; None and {} are no condition."""
-    found = memoryfs_pb2.Filter()
+    found = filter_pb2.Filter()
     for key, value in (filters or {}).items():
         field = f"filters.{key}"
         if key not in FILTERS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2
 
 from memoryos_sdk import items
 from memoryos_sdk.entries import Embedding, read_filter, write_entry
@@ -135,7 +135,7 @@ class MemoryFS:
         timeout_s: float | None = None,
     ) -> int:
         """Take items out of every read path and give their count; any outside `path` is NotFound for all."""
-        request = memoryfs_pb2.ForgetRequest(path=path, ids=_ids(id, ids), request_id=request_id or new_request_id())
+        request = lifecycle_pb2.ForgetRequest(path=path, ids=_ids(id, ids), request_id=request_id or new_request_id())
         answer = await self._invocation.unary(self._stub.Forget, request, timeout_s=timeout_s)
         return int(answer.forgotten_count)
 
@@ -149,7 +149,7 @@ class MemoryFS:
         timeout_s: float | None = None,
     ) -> int:
         """Bring forgotten items back as they were and give their count."""
-        request = memoryfs_pb2.RestoreRequest(path=path, ids=_ids(id, ids), request_id=request_id or new_request_id())
+        request = lifecycle_pb2.RestoreRequest(path=path, ids=_ids(id, ids), request_id=request_id or new_request_id())
         answer = await self._invocation.unary(self._stub.Restore, request, timeout_s=timeout_s)
         return int(answer.restored_count)
 

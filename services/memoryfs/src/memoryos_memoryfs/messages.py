@@ -8,7 +8,7 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
 from memoryos.type.v1 import common_pb2
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
@@ -38,6 +38,7 @@ _MASKABLE: Final = frozenset(
         "ttl",
         "event_key",
         "embedding",
+        "pinned",
     }
 )
 """Fields of WriteEntry that an update may name."""
@@ -103,6 +104,7 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         expire_time=instant(entry.expire_time, f"{field}.expire_time") if "expire_time" in has else None,
         ttl=_ttl(entry.ttl, f"{field}.ttl") if "ttl" in has else None,
         event_key=_event_key(entry.event_key) if "event_key" in has else None,
+        pinned=entry.pinned,
         embedding_model=entry.embedding.model,
         embedding=entry.embedding.values if "embedding" in has else None,
     )
@@ -130,7 +132,7 @@ def _source(source: item_pb2.Source) -> Source:
     )
 
 
-def filter_of(message: memoryfs_pb2.Filter) -> ItemFilter:
+def filter_of(message: filter_pb2.Filter) -> ItemFilter:
     """Give the conditions of a filter."""
     return ItemFilter(
         tags_all=_unique(message.tags_all),
@@ -189,4 +191,7 @@ def item_message(item: Item) -> item_pb2.Item:
         event_key=item_pb2.EventKey(subject=key.subject, scope=key.scope, condition=key.condition) if key else None,
         embedding_model=item.embedding_model,
         embed_state=item_pb2.EmbedState.ValueType(item.embed_state),
+        pinned=item.pinned,
+        flags=[item_pb2.ItemFlag.ValueType(flag.bit_length()) for flag in item.flags],
+        corroboration_count=item.corroboration_count,
     )

@@ -97,6 +97,8 @@ class DenseAnswer:
     compared_count: int
     """Items in scope that have a vector."""
     exact: bool
+    fallback: bool = False
+    """The configured index did not answer, or too much waits for it: the truth's own vectors were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +159,11 @@ class ReadTrail(Protocol):
 class ItemStore(Protocol):
     """The truth, under row-level security: what the caller may not read is not there."""
 
-    async def add(self, items: Sequence[Written]) -> None:
+    async def add(self, items: Sequence[Written], cause: Cause = Cause.WRITE) -> None:
         """Insert new items with their index rows."""
 
-    async def revise(self, items: Sequence[Revised]) -> None:
-        """Replace locked rows; each row before becomes history. Index rows follow the new state."""
+    async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
+        """Replace locked rows; each row before becomes history, its vector with it. Index rows follow the new state."""
 
     async def find(self, ids: Sequence[str]) -> dict[str, Item]:
         """Give those of `ids` that the caller may read, in any state."""

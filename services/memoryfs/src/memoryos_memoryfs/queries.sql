@@ -31,13 +31,15 @@ SELECT memoryfs.reader_ids() AS reader_ids,
 INSERT INTO memoryfs.items (
     tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin,
     confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier, revision,
-    etag, derived_from, superseded_by, embedding_model, embed_state, actor, cause, trace_id
+    etag, derived_from, superseded_by, embedding_model, embed_state, attributes, content_bytes, pinned, flags,
+    corroboration_count, actor, cause, trace_id
 )
 VALUES (
     %(tenant)s, %(id)s, %(path_id)s, %(sealed)b, %(event_key_hash)b, %(tags)s::text[], %(owner)s, %(user_label)s,
     %(acl)s::int4[], %(sensitivity)s, %(trust)s, %(origin)s, %(confidence)s, %(importance)s, %(state)s,
     %(valid_from)s, %(valid_to)s, %(create_time)s, %(update_time)s, %(expire_time)s, %(tier)s, %(revision)s,
     %(etag)s, %(derived_from)s::text[], %(superseded_by)s, %(embedding_model)s, %(embed_state)s,
+    %(attributes)s::jsonb, %(content_bytes)s, %(pinned)s, %(flags)s, %(corroboration_count)s,
     %(actor)s, %(cause)s, %(trace_id)s
 );
 
@@ -45,11 +47,13 @@ VALUES (
 INSERT INTO memoryfs.items (
     tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin,
     confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier, revision,
-    etag, derived_from, superseded_by, embedding_model, embed_state, actor, cause, trace_id
+    etag, derived_from, superseded_by, embedding_model, embed_state, attributes, content_bytes, pinned, flags,
+    corroboration_count, actor, cause, trace_id
 )
 SELECT %(tenant)s, id, path_id, sealed, event_key_hash, tags::text[], owner, user_label, acl::int4[], sensitivity,
     trust, origin, confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier,
     revision, etag, derived_from::text[], superseded_by, embedding_model, embed_state,
+    attributes, content_bytes, pinned, flags, corroboration_count,
     %(actor)s, %(cause)s, %(trace_id)s
 FROM unnest(
     %(id)s::text[], %(path_id)s::int4[], %(sealed)b::bytea[], %(event_key_hash)b::bytea[], %(tags)s::text[],
@@ -58,19 +62,34 @@ FROM unnest(
     %(valid_from)s::timestamptz[], %(valid_to)s::timestamptz[], %(create_time)s::timestamptz[],
     %(update_time)s::timestamptz[], %(expire_time)s::timestamptz[], %(tier)s::int2[], %(revision)s::int8[],
     %(etag)s::text[], %(derived_from)s::text[], %(superseded_by)s::text[], %(embedding_model)s::text[],
-    %(embed_state)s::int2[]
+    %(embed_state)s::int2[], %(attributes)s::jsonb[], %(content_bytes)s::int4[], %(pinned)s::bool[],
+    %(flags)s::int4[], %(corroboration_count)s::int4[]
 ) AS fresh (
     id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin, confidence,
     importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
-    derived_from, superseded_by, embedding_model, embed_state
+    derived_from, superseded_by, embedding_model, embed_state, attributes, content_bytes, pinned, flags,
+    corroboration_count
 );
 
 -- name: keep_revisions
-INSERT INTO memoryfs.item_revisions
-SELECT i.*, %(now)s FROM memoryfs.items i WHERE i.tenant = %(tenant)s AND i.id = ANY (%(ids)s::text[]);
+INSERT INTO memoryfs.item_revisions (
+    tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin, confidence,
+    importance, state, forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+    derived_from, superseded_by, embedding_model, embed_state, actor, cause, trace_id, attributes, content_bytes, pinned,
+    flags, corroboration_count, xid, replace_time
+)
+SELECT tenant, id, path_id, sealed, event_key_hash, tags, owner, user_label, acl, sensitivity, trust, origin, confidence,
+    importance, state, forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+    derived_from, superseded_by, embedding_model, embed_state, actor, cause, trace_id, attributes, content_bytes, pinned,
+    flags, corroboration_count, xid, %(now)s
+FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 
 -- name: update_items
 UPDATE memoryfs.items AS i SET
+    path_id = n.path_id, owner = n.owner, tier = n.tier, create_time = n.create_time,
+    derived_from = n.derived_from::text[], superseded_by = n.superseded_by, attributes = n.attributes,
+    content_bytes = n.content_bytes, pinned = n.pinned, flags = n.flags,
+    corroboration_count = n.corroboration_count, forgotten_from = NULL, xid = pg_current_xact_id(),
     sealed = n.sealed, event_key_hash = n.event_key_hash, tags = n.tags::text[], user_label = n.user_label,
     acl = n.acl::int4[], sensitivity = n.sensitivity, trust = n.trust, origin = n.origin, confidence = n.confidence,
     importance = n.importance, state = n.state, valid_from = n.valid_from, valid_to = n.valid_to,
@@ -82,39 +101,31 @@ FROM unnest(
     %(acl)s::text[], %(sensitivity)s::int2[], %(trust)s::int2[], %(origin)s::int2[], %(confidence)s::float8[],
     %(importance)s::float8[], %(state)s::int2[], %(valid_from)s::timestamptz[], %(valid_to)s::timestamptz[],
     %(update_time)s::timestamptz[], %(expire_time)s::timestamptz[], %(revision)s::int8[], %(etag)s::text[],
-    %(embedding_model)s::text[], %(embed_state)s::int2[]
+    %(embedding_model)s::text[], %(embed_state)s::int2[], %(path_id)s::int4[], %(owner)s::int4[], %(tier)s::int2[],
+    %(create_time)s::timestamptz[], %(derived_from)s::text[], %(superseded_by)s::text[], %(attributes)s::jsonb[],
+    %(content_bytes)s::int4[], %(pinned)s::bool[], %(flags)s::int4[], %(corroboration_count)s::int4[]
 ) AS n (
     id, sealed, event_key_hash, tags, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    valid_from, valid_to, update_time, expire_time, revision, etag, embedding_model, embed_state
+    valid_from, valid_to, update_time, expire_time, revision, etag, embedding_model, embed_state, path_id, owner, tier,
+    create_time, derived_from, superseded_by, attributes, content_bytes, pinned, flags, corroboration_count
 )
 WHERE i.tenant = %(tenant)s AND i.id = n.id;
 
 -- name: find_items
 SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
     forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state
+    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
 FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 
 -- name: lock_items
 SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
     forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state
+    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
 FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
 ORDER BY id
 FOR UPDATE;
-
--- name: newest_ids
--- Walks the tenant's active items from the newest on, in the index alone.
-SELECT item_id, create_time
-FROM memoryfs.item_tokens
-WHERE tenant = %(tenant)s
-    AND acl && %(reader_ids)s::int4[]
-    AND path_id = ANY (%(path_ids)s::int4[])
-    AND (create_time, item_id) < (%(before_time)s, %(before_id)s)
-ORDER BY create_time DESC, item_id DESC
-LIMIT %(limit)s;
 
 -- name: matching_ids
 -- By the truth: readable (row-level security), in this state, served now, below the clearance, under all conditions.
@@ -259,3 +270,22 @@ SELECT %(tenant)s, a.id, a.hits, clock_timestamp() FROM unnest(%(ids)s::text[], 
 ORDER BY a.id
 ON CONFLICT (tenant, item_id) DO UPDATE
     SET hits = memoryfs.item_access.hits + excluded.hits, last_time = excluded.last_time;
+
+-- name: keep_vectors
+-- Before an update takes them away; `revision` is that of the row which is replaced.
+INSERT INTO memoryfs.revision_vectors (tenant, item_id, revision, model_id, vec)
+SELECT i.tenant, i.id, i.revision, v.model_id, v.vec
+FROM memoryfs.items i
+JOIN (
+    SELECT tenant, item_id, model_id, vec FROM memoryfs.item_vectors
+    WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[])
+    UNION ALL
+    SELECT tenant, item_id, model_id, vec FROM memoryfs.parked_vectors
+    WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[])
+) v ON v.tenant = i.tenant AND v.item_id = i.id
+WHERE i.tenant = %(tenant)s AND i.id = ANY (%(ids)s::text[])
+ON CONFLICT (tenant, item_id, revision, model_id) DO NOTHING;
+
+-- name: revision_vectors
+SELECT item_id, revision, vec FROM memoryfs.revision_vectors
+WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[]);

@@ -9,7 +9,8 @@ from memoryos_core.sealing import DataKey, aad, open_sealed, seal
 from memoryos_postgres.database import array_literal
 from memoryos_postgres.transaction import Row
 
-from memoryos_memoryfs.domain.items import EmbedState, Item, Origin, State, Tier, Trust
+from memoryos_memoryfs.domain.attributes import filterable
+from memoryos_memoryfs.domain.items import EmbedState, Flag, Item, Origin, State, Tier, Trust
 from memoryos_memoryfs.domain.payloads import decode_payload, encode_payload
 from memoryos_memoryfs.domain.place_keys import event_key_hash
 
@@ -60,6 +61,11 @@ def columns_of(
         "superseded_by": [item.superseded_by for item in items],
         "embedding_model": [item.embedding_model for item in items],
         "embed_state": [int(item.embed_state) for item in items],
+        "attributes": [filterable(payload.attributes) for payload in payloads],
+        "content_bytes": [len(payload.content.encode()) for payload in payloads],
+        "pinned": [item.pinned for item in items],
+        "flags": [int(item.flags) for item in items],
+        "corroboration_count": [item.corroboration_count for item in items],
     }
 
 
@@ -91,4 +97,7 @@ def item_of(tenant: str, row: Row, key: DataKey, principals: Mapping[int, str]) 
         superseded_by=row["superseded_by"],
         embedding_model=row["embedding_model"],
         embed_state=EmbedState(row["embed_state"]),
+        pinned=row["pinned"],
+        flags=Flag(row["flags"]),
+        corroboration_count=row["corroboration_count"],
     )

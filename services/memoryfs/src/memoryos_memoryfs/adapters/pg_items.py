@@ -14,6 +14,7 @@ from memoryos_telemetry.context import current_trace_id
 
 from memoryos_memoryfs.adapters.array_params import array_params
 from memoryos_memoryfs.adapters.item_rows import columns_of, item_of
+from memoryos_memoryfs.adapters.newest_ids import newest_ids
 from memoryos_memoryfs.adapters.pg_index import IndexRows
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
@@ -43,13 +44,13 @@ class PgItems:
         self._tx = session.tx
         self._index = IndexRows(session)
 
-    async def add(self, items: Sequence[Written]) -> None:
+    async def add(self, items: Sequence[Written], cause: Cause = Cause.WRITE) -> None:
         """See `ItemStore.add`."""
         if not items:
             return
         columns = await self._columns([written.item for written in items])
         columns["path_id"] = [await self._path_id(written.item.path) for written in items]
-        stamp = self._stamp(Cause.WRITE)
+        stamp = self._stamp(cause)
         if len(items) >= _TOGETHER_MIN:
             await self._tx.execute(_QUERIES["insert_items"], {**array_params(columns), **stamp})
         else:
@@ -58,7 +59,7 @@ class PgItems:
                 self._tx.defer(_QUERIES["insert_item"], {**dict(zip(columns, values, strict=True)), **stamp})
         await self._index.put(items, fresh=True)
 
-    async def revise(self, items: Sequence[Revised]) -> None:
+    async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
         """See `ItemStore.revise`."""
         if not items:
             return
@@ -66,8 +67,10 @@ class PgItems:
         tenant = self._session.tenant
         now = items[0].after.item.update_time
         await self._tx.execute(_QUERIES["keep_revisions"], {"tenant": tenant, "ids": ids, "now": now})
+        await self._tx.execute(_QUERIES["keep_vectors"], {"tenant": tenant, "ids": ids})
         columns = await self._columns([change.after.item for change in items])
-        await self._tx.execute(_QUERIES["update_items"], {**array_params(columns), **self._stamp(Cause.UPDATE)})
+        columns["path_id"] = [await self._path_id(change.after.item.path) for change in items]
+        await self._tx.execute(_QUERIES["update_items"], {**array_params(columns), **self._stamp(cause)})
         kept = await self._index.take(ids)
         after = []
         for change in items:
@@ -130,25 +133,15 @@ class PgItems:
         items: list[Item] = []
         now = self._session.shared.clock.now()
         while len(items) < limit:
-            rows = await self._tx.fetch_all(
-                _QUERIES["newest_ids"],
-                {
-                    "tenant": self._session.tenant,
-                    "reader_ids": list(place.reader_ids),
-                    "path_ids": list(place.path_ids),
-                    "before_time": position[0],
-                    "before_id": position[1],
-                    "limit": limit,
-                },
-            )
-            found = await self.find([row["item_id"] for row in rows])
-            for row in rows:
-                item = found.get(row["item_id"])
+            ids = await newest_ids(self._session, place, position, limit)
+            found = await self.find([item_id for item_id, _ in ids])
+            for item_id, _ in ids:
+                item = found.get(item_id)
                 if item and item.state is State.ACTIVE and not item.expired(now) and self._readable(item):
                     items.append(item)
-            if len(rows) < limit:
+            if len(ids) < limit:
                 break
-            position = (rows[-1]["create_time"], rows[-1]["item_id"])
+            position = (ids[-1][1], ids[-1][0])
         return items[:limit]
 
     def _readable(self, item: Item) -> bool:

@@ -52,6 +52,7 @@ class Draft:
     expire_time: datetime | None
     ttl: timedelta | None
     event_key: EventKey | None
+    pinned: bool
     embedding_model: str
     embedding: Sequence[float] | None
 
@@ -142,6 +143,7 @@ def new_item(draft: Draft, at: Moment) -> Item:
         superseded_by="",
         embedding_model="",
         embed_state=EmbedState.PENDING,
+        pinned=draft.pinned,
     )
 
 
@@ -191,6 +193,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         etag=etag_of(before.id, revision, at.now),
         embedding_model=before.embedding_model if same_words else "",
         embed_state=before.embed_state if same_words else EmbedState.PENDING,
+        pinned=draft.pinned if sets("pinned") else before.pinned,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 from memoryos_core.paths import MemoryPath
@@ -59,6 +59,31 @@ class Cause(IntEnum):
     UPDATE = 2
     FORGET = 3
     RESTORE = 4
+    MOVE = 5
+    PROMOTE = 6
+    DISPUTE = 7
+    CORROBORATE = 8
+    SUPERSEDE = 9
+    MERGE = 10
+    REVERT = 11
+    ROLLBACK = 12
+    IMPORT = 13
+    TIER = 14
+    EXPIRE = 15
+    EVICT = 16
+    SOURCE = 17
+    UNBIND = 18
+
+
+class Flag(IntFlag):
+    """What a reader should know; bit n-1 is number n of the proto's ItemFlag."""
+
+    INSTRUCTION_LIKE = 1
+    SOURCE_CHANGED = 2
+    DISPUTED = 4
+
+
+NO_FLAGS: Final = Flag(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +148,10 @@ class Item:
     superseded_by: str
     embedding_model: str
     embed_state: EmbedState
+    pinned: bool = False
+    flags: Flag = NO_FLAGS
+    corroboration_count: int = 0
+    """Independent sources that said the same, beside the first."""
 
     @property
     def path(self) -> MemoryPath:

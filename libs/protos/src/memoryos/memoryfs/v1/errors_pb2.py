@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!memoryos/memoryfs/v1/errors.proto\x12\x14memoryos.memoryfs.v1*\xcf\x02\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x45RROR_REASON_PATH_INVALID\x10\x01\x12!\n\x1d\x45RROR_REASON_PATH_NOT_ALLOWED\x10\x02\x12\x1f\n\x1b\x45RROR_REASON_ITEM_NOT_FOUND\x10\x03\x12\x1e\n\x1a\x45RROR_REASON_ETAG_MISMATCH\x10\x04\x12\x1b\n\x17\x45RROR_REASON_ITEM_STATE\x10\x05\x12\x1a\n\x16\x45RROR_REASON_NOT_OWNER\x10\x06\x12#\n\x1f\x45RROR_REASON_EMBEDDING_MISMATCH\x10\x07\x12\x1e\n\x1a\x45RROR_REASON_EMBEDDER_BUSY\x10\x08\x12!\n\x1d\x45RROR_REASON_READERS_TOO_WIDE\x10\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!memoryos/memoryfs/v1/errors.proto\x12\x14memoryos.memoryfs.v1*\x89\x06\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x45RROR_REASON_PATH_INVALID\x10\x01\x12!\n\x1d\x45RROR_REASON_PATH_NOT_ALLOWED\x10\x02\x12\x1f\n\x1b\x45RROR_REASON_ITEM_NOT_FOUND\x10\x03\x12\x1e\n\x1a\x45RROR_REASON_ETAG_MISMATCH\x10\x04\x12\x1b\n\x17\x45RROR_REASON_ITEM_STATE\x10\x05\x12\x1a\n\x16\x45RROR_REASON_NOT_OWNER\x10\x06\x12#\n\x1f\x45RROR_REASON_EMBEDDING_MISMATCH\x10\x07\x12\x1e\n\x1a\x45RROR_REASON_EMBEDDER_BUSY\x10\x08\x12!\n\x1d\x45RROR_REASON_READERS_TOO_WIDE\x10\t\x12\x1f\n\x1b\x45RROR_REASON_FILTER_INVALID\x10\n\x12\x1b\n\x17\x45RROR_REASON_NOT_WRITER\x10\x0b\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x0c\x12\x1a\n\x16\x45RROR_REASON_ACL_EMPTY\x10\r\x12%\n!ERROR_REASON_ABSTRACT_UNAVAILABLE\x10\x0e\x12)\n%ERROR_REASON_EVIDENCE_NOT_INDEPENDENT\x10\x0f\x12\x1e\n\x1a\x45RROR_REASON_PREVIEW_STALE\x10\x10\x12#\n\x1f\x45RROR_REASON_RESOURCE_NOT_FOUND\x10\x11\x12#\n\x1f\x45RROR_REASON_WIDENING_FORBIDDEN\x10\x12\x12\x1f\n\x1b\x45RROR_REASON_IMPORT_CORRUPT\x10\x13\x12\x1f\n\x1b\x45RROR_REASON_ALREADY_EXISTS\x10\x14\x12 \n\x1c\x45RROR_REASON_MIGRATION_PHASE\x10\x15\x12\x1d\n\x19\x45RROR_REASON_HISTORY_GONE\x10\x16\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memoryos.memoryfs.v1.errors
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=60
-  _globals['_ERRORREASON']._serialized_end=395
+  _globals['_ERRORREASON']._serialized_end=837
 # @@protoc_insertion_point(module_scope)

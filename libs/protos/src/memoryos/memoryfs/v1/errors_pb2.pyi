@@ -42,6 +42,32 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The embedder's queue is full; try again after RetryInfo."""
     ERROR_REASON_READERS_TOO_WIDE: _ErrorReason.ValueType  # 9
     """The readers asked for are wider than the path allows."""
+    ERROR_REASON_FILTER_INVALID: _ErrorReason.ValueType  # 10
+    """The filter cannot be answered: too deep, too many conditions, or an operator without a value."""
+    ERROR_REASON_NOT_WRITER: _ErrorReason.ValueType  # 11
+    """The caller may not write below this path: its settings name other writers."""
+    ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 12
+    """A quota of the path is used up; metadata names it."""
+    ERROR_REASON_ACL_EMPTY: _ErrorReason.ValueType  # 13
+    """No one may read what the sources have in common: the merged item would have no reader."""
+    ERROR_REASON_ABSTRACT_UNAVAILABLE: _ErrorReason.ValueType  # 14
+    """Neither text nor a model: several items are not made into one by putting them in a row."""
+    ERROR_REASON_EVIDENCE_NOT_INDEPENDENT: _ErrorReason.ValueType  # 15
+    """The evidence is no independent source. Example: the same agent saying it again."""
+    ERROR_REASON_PREVIEW_STALE: _ErrorReason.ValueType  # 16
+    """The previewed set has changed, or the preview is another caller's or too old."""
+    ERROR_REASON_RESOURCE_NOT_FOUND: _ErrorReason.ValueType  # 17
+    """No such snapshot, binding, revision or settings, or none that the caller may see."""
+    ERROR_REASON_WIDENING_FORBIDDEN: _ErrorReason.ValueType  # 18
+    """The rollback would open items to more readers: only a tenant-admin may."""
+    ERROR_REASON_IMPORT_CORRUPT: _ErrorReason.ValueType  # 19
+    """The stream is not a whole export: manifest, order or checksum is wrong."""
+    ERROR_REASON_ALREADY_EXISTS: _ErrorReason.ValueType  # 20
+    """The resource is there already with other values."""
+    ERROR_REASON_MIGRATION_PHASE: _ErrorReason.ValueType  # 21
+    """The index is moving between backends: this step is not possible in its phase."""
+    ERROR_REASON_HISTORY_GONE: _ErrorReason.ValueType  # 22
+    """The instant asked for is before the history that is kept."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reasons of MemoryFS beside memoryos.type.v1.ErrorReason."""
@@ -66,4 +92,30 @@ ERROR_REASON_EMBEDDER_BUSY: ErrorReason.ValueType  # 8
 """The embedder's queue is full; try again after RetryInfo."""
 ERROR_REASON_READERS_TOO_WIDE: ErrorReason.ValueType  # 9
 """The readers asked for are wider than the path allows."""
+ERROR_REASON_FILTER_INVALID: ErrorReason.ValueType  # 10
+"""The filter cannot be answered: too deep, too many conditions, or an operator without a value."""
+ERROR_REASON_NOT_WRITER: ErrorReason.ValueType  # 11
+"""The caller may not write below this path: its settings name other writers."""
+ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 12
+"""A quota of the path is used up; metadata names it."""
+ERROR_REASON_ACL_EMPTY: ErrorReason.ValueType  # 13
+"""No one may read what the sources have in common: the merged item would have no reader."""
+ERROR_REASON_ABSTRACT_UNAVAILABLE: ErrorReason.ValueType  # 14
+"""Neither text nor a model: several items are not made into one by putting them in a row."""
+ERROR_REASON_EVIDENCE_NOT_INDEPENDENT: ErrorReason.ValueType  # 15
+"""The evidence is no independent source. Example: the same agent saying it again."""
+ERROR_REASON_PREVIEW_STALE: ErrorReason.ValueType  # 16
+"""The previewed set has changed, or the preview is another caller's or too old."""
+ERROR_REASON_RESOURCE_NOT_FOUND: ErrorReason.ValueType  # 17
+"""No such snapshot, binding, revision or settings, or none that the caller may see."""
+ERROR_REASON_WIDENING_FORBIDDEN: ErrorReason.ValueType  # 18
+"""The rollback would open items to more readers: only a tenant-admin may."""
+ERROR_REASON_IMPORT_CORRUPT: ErrorReason.ValueType  # 19
+"""The stream is not a whole export: manifest, order or checksum is wrong."""
+ERROR_REASON_ALREADY_EXISTS: ErrorReason.ValueType  # 20
+"""The resource is there already with other values."""
+ERROR_REASON_MIGRATION_PHASE: ErrorReason.ValueType  # 21
+"""The index is moving between backends: this step is not possible in its phase."""
+ERROR_REASON_HISTORY_GONE: ErrorReason.ValueType  # 22
+"""The instant asked for is before the history that is kept."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -160,6 +160,34 @@ EMBED_STATE_PENDING: EmbedState.ValueType  # 2
 """Its vector is still to come; found by words only until then."""
 Global___EmbedState: _TypeAlias = EmbedState  # noqa: Y015
 
+class _ItemFlag:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ItemFlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ItemFlag.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ITEM_FLAG_UNSPECIFIED: _ItemFlag.ValueType  # 0
+    """Never sent."""
+    ITEM_FLAG_INSTRUCTION_LIKE: _ItemFlag.ValueType  # 1
+    """The text reads like an instruction to a model: it is data, and untrusted."""
+    ITEM_FLAG_SOURCE_CHANGED: _ItemFlag.ValueType  # 2
+    """An item that it was derived from has been forgotten, corrected or re-labelled since."""
+    ITEM_FLAG_DISPUTED: _ItemFlag.ValueType  # 3
+    """Someone disputes it."""
+
+class ItemFlag(_ItemFlag, metaclass=_ItemFlagEnumTypeWrapper):
+    """Something that a reader of the item should know."""
+
+ITEM_FLAG_UNSPECIFIED: ItemFlag.ValueType  # 0
+"""Never sent."""
+ITEM_FLAG_INSTRUCTION_LIKE: ItemFlag.ValueType  # 1
+"""The text reads like an instruction to a model: it is data, and untrusted."""
+ITEM_FLAG_SOURCE_CHANGED: ItemFlag.ValueType  # 2
+"""An item that it was derived from has been forgotten, corrected or re-labelled since."""
+ITEM_FLAG_DISPUTED: ItemFlag.ValueType  # 3
+"""Someone disputes it."""
+Global___ItemFlag: _TypeAlias = ItemFlag  # noqa: Y015
+
 @_typing.final
 class EventKey(_message.Message):
     """What an event is about: items with equal keys speak of the same thing."""
@@ -241,6 +269,34 @@ class Source(_message.Message):
 Global___Source: _TypeAlias = Source  # noqa: Y015
 
 @_typing.final
+class AccessStats(_message.Message):
+    """How an item was used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HIT_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_HIT_TIME_FIELD_NUMBER: _builtins.int
+    hit_count: _builtins.int
+    """Answers of Read that held it."""
+    @_builtins.property
+    def last_hit_time(self) -> _timestamp_pb2.Timestamp:
+        """The last of them."""
+
+    def __init__(
+        self,
+        *,
+        hit_count: _builtins.int = ...,
+        last_hit_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_hit_time", b"last_hit_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hit_count", b"hit_count", "last_hit_time", b"last_hit_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessStats: _TypeAlias = AccessStats  # noqa: Y015
+
+@_typing.final
 class Item(_message.Message):
     """One thing remembered."""
 
@@ -274,6 +330,10 @@ class Item(_message.Message):
     EVENT_KEY_FIELD_NUMBER: _builtins.int
     EMBEDDING_MODEL_FIELD_NUMBER: _builtins.int
     EMBED_STATE_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    CORROBORATION_COUNT_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    ACCESS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name: mem_ and a ULID."""
     path: _builtins.str
@@ -310,6 +370,10 @@ class Item(_message.Message):
     """Model of its vector."""
     embed_state: Global___EmbedState.ValueType
     """Whether it can be found by meaning."""
+    pinned: _builtins.bool
+    """Kept by budget eviction before anything else."""
+    corroboration_count: _builtins.int
+    """Independent sources that said the same, beside the first."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Labels to filter by; plain in the index."""
@@ -350,6 +414,14 @@ class Item(_message.Message):
     def event_key(self) -> Global___EventKey:
         """What the event is about."""
 
+    @_builtins.property
+    def flags(self) -> _containers.RepeatedScalarFieldContainer[Global___ItemFlag.ValueType]:
+        """What a reader should know."""
+
+    @_builtins.property
+    def access(self) -> Global___AccessStats:
+        """How it was used; only where asked for."""
+
     def __init__(
         self,
         *,
@@ -381,10 +453,14 @@ class Item(_message.Message):
         event_key: Global___EventKey | None = ...,
         embedding_model: _builtins.str = ...,
         embed_state: Global___EmbedState.ValueType = ...,
+        pinned: _builtins.bool = ...,
+        corroboration_count: _builtins.int = ...,
+        flags: _abc.Iterable[Global___ItemFlag.ValueType] | None = ...,
+        access: Global___AccessStats | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "event_key", b"event_key", "expire_time", b"expire_time", "source", b"source", "update_time", b"update_time", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "create_time", b"create_time", "event_key", b"event_key", "expire_time", b"expire_time", "source", b"source", "update_time", b"update_time", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes_json", b"attributes_json", "confidence", b"confidence", "content", b"content", "create_time", b"create_time", "derived_from", b"derived_from", "embed_state", b"embed_state", "embedding_model", b"embedding_model", "etag", b"etag", "event_key", b"event_key", "expire_time", b"expire_time", "id", b"id", "importance", b"importance", "origin", b"origin", "owner", b"owner", "path", b"path", "readers", b"readers", "revision", b"revision", "sensitivity", b"sensitivity", "source", b"source", "state", b"state", "superseded_by", b"superseded_by", "tags", b"tags", "tier", b"tier", "trust", b"trust", "update_time", b"update_time", "user", b"user", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "attributes_json", b"attributes_json", "confidence", b"confidence", "content", b"content", "corroboration_count", b"corroboration_count", "create_time", b"create_time", "derived_from", b"derived_from", "embed_state", b"embed_state", "embedding_model", b"embedding_model", "etag", b"etag", "event_key", b"event_key", "expire_time", b"expire_time", "flags", b"flags", "id", b"id", "importance", b"importance", "origin", b"origin", "owner", b"owner", "path", b"path", "pinned", b"pinned", "readers", b"readers", "revision", b"revision", "sensitivity", b"sensitivity", "source", b"source", "state", b"state", "superseded_by", b"superseded_by", "tags", b"tags", "tier", b"tier", "trust", b"trust", "update_time", b"update_time", "user", b"user", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

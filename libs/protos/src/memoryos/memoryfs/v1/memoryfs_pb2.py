@@ -25,12 +25,18 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from memoryos.memoryfs.v1 import admin_pb2 as memoryos_dot_memoryfs_dot_v1_dot_admin__pb2
+from memoryos.memoryfs.v1 import bindings_pb2 as memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2
+from memoryos.memoryfs.v1 import filter_pb2 as memoryos_dot_memoryfs_dot_v1_dot_filter__pb2
 from memoryos.memoryfs.v1 import item_pb2 as memoryos_dot_memoryfs_dot_v1_dot_item__pb2
-from memoryos.type.v1 import common_pb2 as memoryos_dot_type_dot_v1_dot_common__pb2
+from memoryos.memoryfs.v1 import lifecycle_pb2 as memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2
+from memoryos.memoryfs.v1 import namespace_pb2 as memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2
+from memoryos.memoryfs.v1 import snapshots_pb2 as memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2
+from memoryos.memoryfs.v1 import transfer_pb2 as memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2
 from memoryos.type.v1 import field_pb2 as memoryos_dot_type_dot_v1_dot_field__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#memoryos/memoryfs/v1/memoryfs.proto\x12\x14memoryos.memoryfs.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmemoryos/memoryfs/v1/item.proto\x1a\x1dmemoryos/type/v1/common.proto\x1a\x1cmemoryos/type/v1/field.proto\"B\n\tEmbedding\x12\x1a\n\x05model\x18\x01 \x01(\tB\x0b\xd2\xbf\x18\x07\x08\x01\x10\x01\x18\x80\x01\x12\x19\n\x06values\x18\x02 \x03(\x02\x42\t\xd2\xbf\x18\x05\x10\x01 \x80 \"\xde\x06\n\nWriteEntry\x12\x19\n\x02id\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x01@\x02J\x03mem\x12\x1a\n\x08if_match\x18\x02 \x01(\tB\x08\xd2\xbf\x18\x04\x08\x01\x18@\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x1d\n\x07\x63ontent\x18\x04 \x01(\tB\x0c\xd2\xbf\x18\x08\x08\x03\x18\xa0\x8d\x06@\x06\x12%\n\x0f\x61ttributes_json\x18\x05 \x01(\x0c\x42\x0c\xd2\xbf\x18\x08\x08\x03\x18\x80\x80\x02@\x04\x12\x1b\n\x04tags\x18\x06 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x01  @\x05\x12\x19\n\x04user\x18\x07 \x01(\tB\x0b\xd2\xbf\x18\x07\x08\x01\x18\x80\x02@\x05\x12\x1e\n\x07readers\x18\x08 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x02 @@\x03\x12$\n\x0bsensitivity\x18\t \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\"@8\x01\x12*\n\x05trust\x18\n \x01(\x0e\x32\x1b.memoryos.memoryfs.v1.Trust\x12,\n\x06source\x18\x0b \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Source\x12,\n\x06origin\x18\x0c \x01(\x0e\x32\x1c.memoryos.memoryfs.v1.Origin\x12(\n\nconfidence\x18\r \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x01\x88\x01\x01\x12(\n\nimportance\x18\x0e \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x02\x88\x01\x01\x12.\n\nvalid_from\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x0b\x65xpire_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x12 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x31\n\tevent_key\x18\x13 \x01(\x0b\x32\x1e.memoryos.memoryfs.v1.EventKey\x12\x32\n\tembedding\x18\x14 \x01(\x0b\x32\x1f.memoryos.memoryfs.v1.EmbeddingB\x08\n\x06\x65xpiryB\r\n\x0b_confidenceB\r\n\x0b_importance\"\x8c\x01\n\x0cWriteRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12<\n\x07\x65ntries\x18\x02 \x03(\x0b\x32 .memoryos.memoryfs.v1.WriteEntryB\t\xd2\xbf\x18\x05\x10\x01 \xf4\x03\x12!\n\nrequest_id\x18\x03 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x01@\x05\"\xbb\x01\n\x0bWriteResult\x12\x12\n\x02id\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x14\n\x04\x65tag\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12*\n\x05state\x18\x04 \x01(\x0e\x32\x1b.memoryos.memoryfs.v1.State\x12\r\n\x05gated\x18\x05 \x01(\x08\x12\x35\n\x0b\x65mbed_state\x18\x06 \x01(\x0e\x32 .memoryos.memoryfs.v1.EmbedState\"C\n\rWriteResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.memoryos.memoryfs.v1.WriteResult\"\x8c\x02\n\x06\x46ilter\x12\x1f\n\x08tags_all\x18\x01 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x01  @\x05\x12\x1f\n\x08tags_any\x18\x02 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x01  @\x05\x12\x1c\n\x05users\x18\x03 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x02 @@\x05\x12/\n\nvalid_from\x18\x04 \x01(\x0b\x32\x1b.memoryos.type.v1.TimeRange\x12\x30\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1b.memoryos.type.v1.TimeRange\x12,\n\x0emin_confidence\x18\x06 \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x00\x88\x01\x01\x42\x11\n\x0f_min_confidence\"\xfd\x01\n\x0bReadRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12\x18\n\x05query\x18\x02 \x01(\tB\t\xd2\xbf\x18\x05\x08\x03\x18\x80@\x12\x1e\n\x05top_k\x18\x03 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00i@8\x01\x12,\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Filter\x12\'\n\tmin_score\x18\x05 \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x00\x88\x01\x01\x12\x32\n\tembedding\x18\x06 \x01(\x0b\x32\x1f.memoryos.memoryfs.v1.EmbeddingB\x0c\n\n_min_score\"N\n\x0cScoreDetails\x12\x12\n\x05\x64\x65nse\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07lexical\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_denseB\n\n\x08_lexical\"s\n\x03Hit\x12(\n\x04item\x18\x01 \x01(\x0b\x32\x1a.memoryos.memoryfs.v1.Item\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x33\n\x07\x64\x65tails\x18\x03 \x01(\x0b\x32\".memoryos.memoryfs.v1.ScoreDetails\"\xa4\x01\n\x0cReadResponse\x12\'\n\x04hits\x18\x01 \x03(\x0b\x32\x19.memoryos.memoryfs.v1.Hit\x12\x32\n\texactness\x18\x02 \x01(\x0e\x32\x1f.memoryos.memoryfs.v1.Exactness\x12\x37\n\x0c\x64\x65gradations\x18\x03 \x03(\x0e\x32!.memoryos.memoryfs.v1.Degradation\")\n\nGetRequest\x12\x1b\n\x02id\x18\x01 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03mem\"7\n\x0bGetResponse\x12(\n\x04item\x18\x01 \x01(\x0b\x32\x1a.memoryos.memoryfs.v1.Item\"\xc7\x01\n\x0bListRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12\"\n\tpage_size\x18\x02 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00@\x7f@8\x01\x12\x1d\n\npage_token\x18\x03 \x01(\tB\t\xd2\xbf\x18\x05\x08\x01\x18\x80\x08\x12,\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Filter\x12*\n\x05state\x18\x05 \x01(\x0e\x32\x1b.memoryos.memoryfs.v1.State\"Z\n\x0cListResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x1a.memoryos.memoryfs.v1.Item\x12\x1f\n\x0fnext_page_token\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\"p\n\rForgetRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12\x1f\n\x03ids\x18\x02 \x03(\tB\x12\xd2\xbf\x18\x0e\x08\x01\x10\x01 \xf4\x03@\x02J\x03mem\x12!\n\nrequest_id\x18\x03 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x01@\x05\")\n\x0e\x46orgetResponse\x12\x17\n\x0f\x66orgotten_count\x18\x01 \x01(\x05\"q\n\x0eRestoreRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12\x1f\n\x03ids\x18\x02 \x03(\tB\x12\xd2\xbf\x18\x0e\x08\x01\x10\x01 \xf4\x03@\x02J\x03mem\x12!\n\nrequest_id\x18\x03 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x01@\x05\")\n\x0fRestoreResponse\x12\x16\n\x0erestored_count\x18\x01 \x01(\x05*o\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x45XACTNESS_EXACT\x10\x01\x12\x19\n\x15\x45XACTNESS_APPROXIMATE\x10\x02\x12\x17\n\x13\x45XACTNESS_TRUNCATED\x10\x03*e\n\x0b\x44\x65gradation\x12\x1b\n\x17\x44\x45GRADATION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44\x45GRADATION_NO_DENSE\x10\x01\x12\x1f\n\x1b\x44\x45GRADATION_PENDING_VECTORS\x10\x02\x32\xf3\x03\n\x08MemoryFS\x12P\n\x05Write\x12\".memoryos.memoryfs.v1.WriteRequest\x1a#.memoryos.memoryfs.v1.WriteResponse\x12M\n\x04Read\x12!.memoryos.memoryfs.v1.ReadRequest\x1a\".memoryos.memoryfs.v1.ReadResponse\x12J\n\x03Get\x12 .memoryos.memoryfs.v1.GetRequest\x1a!.memoryos.memoryfs.v1.GetResponse\x12M\n\x04List\x12!.memoryos.memoryfs.v1.ListRequest\x1a\".memoryos.memoryfs.v1.ListResponse\x12S\n\x06\x46orget\x12#.memoryos.memoryfs.v1.ForgetRequest\x1a$.memoryos.memoryfs.v1.ForgetResponse\x12V\n\x07Restore\x12$.memoryos.memoryfs.v1.RestoreRequest\x1a%.memoryos.memoryfs.v1.RestoreResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#memoryos/memoryfs/v1/memoryfs.proto\x12\x14memoryos.memoryfs.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a memoryos/memoryfs/v1/admin.proto\x1a#memoryos/memoryfs/v1/bindings.proto\x1a!memoryos/memoryfs/v1/filter.proto\x1a\x1fmemoryos/memoryfs/v1/item.proto\x1a$memoryos/memoryfs/v1/lifecycle.proto\x1a$memoryos/memoryfs/v1/namespace.proto\x1a$memoryos/memoryfs/v1/snapshots.proto\x1a#memoryos/memoryfs/v1/transfer.proto\x1a\x1cmemoryos/type/v1/field.proto\"B\n\tEmbedding\x12\x1a\n\x05model\x18\x01 \x01(\tB\x0b\xd2\xbf\x18\x07\x08\x01\x10\x01\x18\x80\x01\x12\x19\n\x06values\x18\x02 \x03(\x02\x42\t\xd2\xbf\x18\x05\x10\x01 \x80 \"\xfe\x06\n\nWriteEntry\x12\x19\n\x02id\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x01@\x02J\x03mem\x12\x1a\n\x08if_match\x18\x02 \x01(\tB\x08\xd2\xbf\x18\x04\x08\x01\x18@\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x1d\n\x07\x63ontent\x18\x04 \x01(\tB\x0c\xd2\xbf\x18\x08\x08\x03\x18\xa0\x8d\x06@\x06\x12%\n\x0f\x61ttributes_json\x18\x05 \x01(\x0c\x42\x0c\xd2\xbf\x18\x08\x08\x03\x18\x80\x80\x02@\x04\x12\x1b\n\x04tags\x18\x06 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x01  @\x05\x12\x19\n\x04user\x18\x07 \x01(\tB\x0b\xd2\xbf\x18\x07\x08\x01\x18\x80\x02@\x05\x12\x1e\n\x07readers\x18\x08 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x02 @@\x03\x12$\n\x0bsensitivity\x18\t \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\"@8\x01\x12*\n\x05trust\x18\n \x01(\x0e\x32\x1b.memoryos.memoryfs.v1.Trust\x12,\n\x06source\x18\x0b \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Source\x12,\n\x06origin\x18\x0c \x01(\x0e\x32\x1c.memoryos.memoryfs.v1.Origin\x12(\n\nconfidence\x18\r \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x01\x88\x01\x01\x12(\n\nimportance\x18\x0e \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x02\x88\x01\x01\x12.\n\nvalid_from\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x0b\x65xpire_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x12 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x31\n\tevent_key\x18\x13 \x01(\x0b\x32\x1e.memoryos.memoryfs.v1.EventKey\x12\x32\n\tembedding\x18\x14 \x01(\x0b\x32\x1f.memoryos.memoryfs.v1.Embedding\x12\x13\n\x06pinned\x18\x15 \x01(\x08H\x03\x88\x01\x01\x42\x08\n\x06\x65xpiryB\r\n\x0b_confidenceB\r\n\x0b_importanceB\t\n\x07_pinned\"\xc3\x01\n\x0cWriteRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12<\n\x07\x65ntries\x18\x02 \x03(\x0b\x32 .memoryos.memoryfs.v1.WriteEntryB\t\xd2\xbf\x18\x05\x10\x01 \xf4\x03\x12!\n\nrequest_id\x18\x03 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x01@\x05\x12\x35\n\x0bon_conflict\x18\x04 \x01(\x0e\x32 .memoryos.memoryfs.v1.OnConflict\"\x90\x02\n\x0bWriteResult\x12\x12\n\x02id\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x14\n\x04\x65tag\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12*\n\x05state\x18\x04 \x01(\x0e\x32\x1b.memoryos.memoryfs.v1.State\x12\r\n\x05gated\x18\x05 \x01(\x08\x12\x35\n\x0b\x65mbed_state\x18\x06 \x01(\x0e\x32 .memoryos.memoryfs.v1.EmbedState\x12\x33\n\x07outcome\x18\x07 \x01(\x0e\x32\".memoryos.memoryfs.v1.WriteOutcome\x12\x1e\n\x0esuperseded_ids\x18\x08 \x03(\tB\x06\xd2\xbf\x18\x02\x08\x01\"C\n\rWriteResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.memoryos.memoryfs.v1.WriteResult\"\xa3\x01\n\x06\x42oosts\x12 \n\x07recency\x18\x01 \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01\x12\x34\n\x11recency_half_life\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\nimportance\x18\x03 \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01\x12\x1c\n\x03use\x18\x04 \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01\"\xfc\x03\n\x0bReadRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12\x18\n\x05query\x18\x02 \x01(\tB\t\xd2\xbf\x18\x05\x08\x03\x18\x80@\x12\x1e\n\x05top_k\x18\x03 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00i@8\x01\x12,\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Filter\x12\'\n\tmin_score\x18\x05 \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01H\x00\x88\x01\x01\x12\x32\n\tembedding\x18\x06 \x01(\x0b\x32\x1f.memoryos.memoryfs.v1.Embedding\x12\x1c\n\x05paths\x18\x07 \x03(\tB\r\xd2\xbf\x18\t\x08\x02\x18\xb0\t \x0f@\x01\x12,\n\x08valid_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x61s_of\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cinclude_cold\x18\n \x01(\x08\x12,\n\x06\x62oosts\x18\x0b \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Boosts\x12\"\n\tdiversity\x18\x0c \x01(\x01\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\xf0?8\x01\x12\x13\n\x06rerank\x18\r \x01(\x08H\x01\x88\x01\x01\x42\x0c\n\n_min_scoreB\t\n\x07_rerank\"\xfa\x01\n\x0cScoreDetails\x12\x12\n\x05\x64\x65nse\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07lexical\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nneighbours\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x14\n\x07recency\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x17\n\nimportance\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x10\n\x03use\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x13\n\x06rerank\x18\x07 \x01(\x01H\x06\x88\x01\x01\x42\x08\n\x06_denseB\n\n\x08_lexicalB\r\n\x0b_neighboursB\n\n\x08_recencyB\r\n\x0b_importanceB\x06\n\x04_useB\t\n\x07_rerank\"s\n\x03Hit\x12(\n\x04item\x18\x01 \x01(\x0b\x32\x1a.memoryos.memoryfs.v1.Item\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x33\n\x07\x64\x65tails\x18\x03 \x01(\x0b\x32\".memoryos.memoryfs.v1.ScoreDetails\"\xa4\x01\n\x0cReadResponse\x12\'\n\x04hits\x18\x01 \x03(\x0b\x32\x19.memoryos.memoryfs.v1.Hit\x12\x32\n\texactness\x18\x02 \x01(\x0e\x32\x1f.memoryos.memoryfs.v1.Exactness\x12\x37\n\x0c\x64\x65gradations\x18\x03 \x03(\x0e\x32!.memoryos.memoryfs.v1.Degradation\">\n\nGetRequest\x12\x1b\n\x02id\x18\x01 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03mem\x12\x13\n\x0bwith_access\x18\x02 \x01(\x08\"7\n\x0bGetResponse\x12(\n\x04item\x18\x01 \x01(\x0b\x32\x1a.memoryos.memoryfs.v1.Item\"\xc7\x01\n\x0bListRequest\x12\x1b\n\x04path\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x02\x10\x01\x18\xb0\t@\x01\x12\"\n\tpage_size\x18\x02 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00@\x7f@8\x01\x12\x1d\n\npage_token\x18\x03 \x01(\tB\t\xd2\xbf\x18\x05\x08\x01\x18\x80\x08\x12,\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x1c.memoryos.memoryfs.v1.Filter\x12*\n\x05state\x18\x05 \x01(\x0e\x32\x1b.memoryos.memoryfs.v1.State\"Z\n\x0cListResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x1a.memoryos.memoryfs.v1.Item\x12\x1f\n\x0fnext_page_token\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\"\xb2\x01\n\x0b\x45xplanation\x12\x12\n\x02id\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12.\n\x07verdict\x18\x02 \x01(\x0e\x32\x1d.memoryos.memoryfs.v1.Verdict\x12\x0c\n\x04rank\x18\x03 \x01(\x05\x12\x12\n\x05score\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x33\n\x07\x64\x65tails\x18\x05 \x01(\x0b\x32\".memoryos.memoryfs.v1.ScoreDetailsB\x08\n\x06_score\"\x92\x01\n\x12\x45xplainedPrincipal\x12\x1b\n\x04user\x18\x01 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x02@\x05\x12\x1d\n\x06groups\x18\x02 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x02 @@\x05\x12\x1c\n\x05roles\x18\x03 \x03(\tB\r\xd2\xbf\x18\t\x08\x01\x18\x80\x02 @@\x05\x12\"\n\tclearance\x18\x04 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00\x00\"@8\x01\"\xb8\x01\n\x0e\x45xplainRequest\x12\x37\n\x04read\x18\x01 \x01(\x0b\x32!.memoryos.memoryfs.v1.ReadRequestB\x06\xd2\xbf\x18\x02\x10\x01\x12\x43\n\tprincipal\x18\x02 \x01(\x0b\x32(.memoryos.memoryfs.v1.ExplainedPrincipalB\x06\xd2\xbf\x18\x02\x10\x01\x12(\n\x0c\x65xpected_ids\x18\x03 \x03(\tB\x12\xd2\xbf\x18\x0e\x08\x01\x10\x01 \xf4\x03@\x02J\x03mem\"\xca\x01\n\x0f\x45xplainResponse\x12\x37\n\x0c\x65xplanations\x18\x01 \x03(\x0b\x32!.memoryos.memoryfs.v1.Explanation\x12\x32\n\texactness\x18\x02 \x01(\x0e\x32\x1f.memoryos.memoryfs.v1.Exactness\x12\x37\n\x0c\x64\x65gradations\x18\x03 \x03(\x0e\x32!.memoryos.memoryfs.v1.Degradation\x12\x11\n\thit_count\x18\x04 \x01(\x05*U\n\nOnConflict\x12\x1b\n\x17ON_CONFLICT_UNSPECIFIED\x10\x00\x12\x15\n\x11ON_CONFLICT_MERGE\x10\x01\x12\x13\n\x0fON_CONFLICT_ADD\x10\x02*\x9c\x01\n\x0cWriteOutcome\x12\x1d\n\x19WRITE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15WRITE_OUTCOME_CREATED\x10\x01\x12\x19\n\x15WRITE_OUTCOME_UPDATED\x10\x02\x12\x1e\n\x1aWRITE_OUTCOME_CORROBORATED\x10\x03\x12\x17\n\x13WRITE_OUTCOME_KNOWN\x10\x04*o\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x45XACTNESS_EXACT\x10\x01\x12\x19\n\x15\x45XACTNESS_APPROXIMATE\x10\x02\x12\x17\n\x13\x45XACTNESS_TRUNCATED\x10\x03*\xa5\x01\n\x0b\x44\x65gradation\x12\x1b\n\x17\x44\x45GRADATION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44\x45GRADATION_NO_DENSE\x10\x01\x12\x1f\n\x1b\x44\x45GRADATION_PENDING_VECTORS\x10\x02\x12\x1e\n\x1a\x44\x45GRADATION_INDEX_FALLBACK\x10\x03\x12\x1e\n\x1a\x44\x45GRADATION_RERANK_SKIPPED\x10\x04*\xf8\x02\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x15\n\x11VERDICT_IN_ANSWER\x10\x01\x12\x12\n\x0eVERDICT_ABSENT\x10\x02\x12\x16\n\x12VERDICT_OTHER_PATH\x10\x03\x12\x0f\n\x0bVERDICT_ACL\x10\x04\x12\x15\n\x11VERDICT_CLEARANCE\x10\x05\x12\x13\n\x0fVERDICT_EXPIRED\x10\x06\x12\x11\n\rVERDICT_GATED\x10\x07\x12\x16\n\x12VERDICT_SUPERSEDED\x10\x08\x12\x15\n\x11VERDICT_FORGOTTEN\x10\t\x12\x1a\n\x16VERDICT_NOT_VALID_THEN\x10\n\x12\x10\n\x0cVERDICT_COLD\x10\x0b\x12\x14\n\x10VERDICT_FILTERED\x10\x0c\x12\x18\n\x14VERDICT_NOT_EMBEDDED\x10\r\x12\x1b\n\x17VERDICT_BELOW_MIN_SCORE\x10\x0e\x12\x17\n\x13VERDICT_BELOW_TOP_K\x10\x0f\x32\xba\x17\n\x08MemoryFS\x12P\n\x05Write\x12\".memoryos.memoryfs.v1.WriteRequest\x1a#.memoryos.memoryfs.v1.WriteResponse\x12M\n\x04Read\x12!.memoryos.memoryfs.v1.ReadRequest\x1a\".memoryos.memoryfs.v1.ReadResponse\x12J\n\x03Get\x12 .memoryos.memoryfs.v1.GetRequest\x1a!.memoryos.memoryfs.v1.GetResponse\x12M\n\x04List\x12!.memoryos.memoryfs.v1.ListRequest\x1a\".memoryos.memoryfs.v1.ListResponse\x12M\n\x04Stat\x12!.memoryos.memoryfs.v1.StatRequest\x1a\".memoryos.memoryfs.v1.StatResponse\x12M\n\x04Move\x12!.memoryos.memoryfs.v1.MoveRequest\x1a\".memoryos.memoryfs.v1.MoveResponse\x12S\n\x06\x46orget\x12#.memoryos.memoryfs.v1.ForgetRequest\x1a$.memoryos.memoryfs.v1.ForgetResponse\x12V\n\x07Restore\x12$.memoryos.memoryfs.v1.RestoreRequest\x1a%.memoryos.memoryfs.v1.RestoreResponse\x12P\n\x05Purge\x12\".memoryos.memoryfs.v1.PurgeRequest\x1a#.memoryos.memoryfs.v1.PurgeResponse\x12_\n\nGetReceipt\x12\'.memoryos.memoryfs.v1.GetReceiptRequest\x1a(.memoryos.memoryfs.v1.GetReceiptResponse\x12P\n\x05Merge\x12\".memoryos.memoryfs.v1.MergeRequest\x1a#.memoryos.memoryfs.v1.MergeResponse\x12V\n\x07Promote\x12$.memoryos.memoryfs.v1.PromoteRequest\x1a%.memoryos.memoryfs.v1.PromoteResponse\x12V\n\x07\x44ispute\x12$.memoryos.memoryfs.v1.DisputeRequest\x1a%.memoryos.memoryfs.v1.DisputeResponse\x12V\n\x07History\x12$.memoryos.memoryfs.v1.HistoryRequest\x1a%.memoryos.memoryfs.v1.HistoryResponse\x12S\n\x06Revert\x12#.memoryos.memoryfs.v1.RevertRequest\x1a$.memoryos.memoryfs.v1.RevertResponse\x12V\n\x07Lineage\x12$.memoryos.memoryfs.v1.LineageRequest\x1a%.memoryos.memoryfs.v1.LineageResponse\x12M\n\x04\x42ind\x12!.memoryos.memoryfs.v1.BindRequest\x1a\".memoryos.memoryfs.v1.BindResponse\x12S\n\x06Unbind\x12#.memoryos.memoryfs.v1.UnbindRequest\x1a$.memoryos.memoryfs.v1.UnbindResponse\x12\x65\n\x0cListBindings\x12).memoryos.memoryfs.v1.ListBindingsRequest\x1a*.memoryos.memoryfs.v1.ListBindingsResponse\x12n\n\x0fSetPathSettings\x12,.memoryos.memoryfs.v1.SetPathSettingsRequest\x1a-.memoryos.memoryfs.v1.SetPathSettingsResponse\x12n\n\x0fGetPathSettings\x12,.memoryos.memoryfs.v1.GetPathSettingsRequest\x1a-.memoryos.memoryfs.v1.GetPathSettingsResponse\x12q\n\x10ListPathSettings\x12-.memoryos.memoryfs.v1.ListPathSettingsRequest\x1a..memoryos.memoryfs.v1.ListPathSettingsResponse\x12k\n\x0e\x43reateSnapshot\x12+.memoryos.memoryfs.v1.CreateSnapshotRequest\x1a,.memoryos.memoryfs.v1.CreateSnapshotResponse\x12h\n\rListSnapshots\x12*.memoryos.memoryfs.v1.ListSnapshotsRequest\x1a+.memoryos.memoryfs.v1.ListSnapshotsResponse\x12M\n\x04\x44iff\x12!.memoryos.memoryfs.v1.DiffRequest\x1a\".memoryos.memoryfs.v1.DiffResponse\x12Y\n\x08Rollback\x12%.memoryos.memoryfs.v1.RollbackRequest\x1a&.memoryos.memoryfs.v1.RollbackResponse\x12R\n\x05Watch\x12\".memoryos.memoryfs.v1.WatchRequest\x1a#.memoryos.memoryfs.v1.WatchResponse0\x01\x12U\n\x06\x45xport\x12#.memoryos.memoryfs.v1.ExportRequest\x1a$.memoryos.memoryfs.v1.ExportResponse0\x01\x12S\n\x06Import\x12#.memoryos.memoryfs.v1.ImportRequest\x1a$.memoryos.memoryfs.v1.ImportResponse\x12V\n\x07\x45xplain\x12$.memoryos.memoryfs.v1.ExplainRequest\x1a%.memoryos.memoryfs.v1.ExplainResponse\x12\x65\n\x0cMigrateIndex\x12).memoryos.memoryfs.v1.MigrateIndexRequest\x1a*.memoryos.memoryfs.v1.MigrateIndexResponse\x12\x62\n\x0bVerifyIndex\x12(.memoryos.memoryfs.v1.VerifyIndexRequest\x1a).memoryos.memoryfs.v1.VerifyIndexResponse\x12k\n\x0eGetIndexStatus\x12+.memoryos.memoryfs.v1.GetIndexStatusRequest\x1a,.memoryos.memoryfs.v1.GetIndexStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -71,14 +77,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WRITERESULT'].fields_by_name['id']._serialized_options = b'\322\277\030\002\010\001'
   _globals['_WRITERESULT'].fields_by_name['etag']._loaded_options = None
   _globals['_WRITERESULT'].fields_by_name['etag']._serialized_options = b'\322\277\030\002\010\001'
-  _globals['_FILTER'].fields_by_name['tags_all']._loaded_options = None
-  _globals['_FILTER'].fields_by_name['tags_all']._serialized_options = b'\322\277\030\t\010\001\030\200\001  @\005'
-  _globals['_FILTER'].fields_by_name['tags_any']._loaded_options = None
-  _globals['_FILTER'].fields_by_name['tags_any']._serialized_options = b'\322\277\030\t\010\001\030\200\001  @\005'
-  _globals['_FILTER'].fields_by_name['users']._loaded_options = None
-  _globals['_FILTER'].fields_by_name['users']._serialized_options = b'\322\277\030\t\010\001\030\200\002 @@\005'
-  _globals['_FILTER'].fields_by_name['min_confidence']._loaded_options = None
-  _globals['_FILTER'].fields_by_name['min_confidence']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\360?8\001'
+  _globals['_WRITERESULT'].fields_by_name['superseded_ids']._loaded_options = None
+  _globals['_WRITERESULT'].fields_by_name['superseded_ids']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_BOOSTS'].fields_by_name['recency']._loaded_options = None
+  _globals['_BOOSTS'].fields_by_name['recency']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\360?8\001'
+  _globals['_BOOSTS'].fields_by_name['importance']._loaded_options = None
+  _globals['_BOOSTS'].fields_by_name['importance']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\360?8\001'
+  _globals['_BOOSTS'].fields_by_name['use']._loaded_options = None
+  _globals['_BOOSTS'].fields_by_name['use']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\360?8\001'
   _globals['_READREQUEST'].fields_by_name['path']._loaded_options = None
   _globals['_READREQUEST'].fields_by_name['path']._serialized_options = b'\322\277\030\t\010\002\020\001\030\260\t@\001'
   _globals['_READREQUEST'].fields_by_name['query']._loaded_options = None
@@ -87,6 +93,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_READREQUEST'].fields_by_name['top_k']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000i@8\001'
   _globals['_READREQUEST'].fields_by_name['min_score']._loaded_options = None
   _globals['_READREQUEST'].fields_by_name['min_score']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\360?8\001'
+  _globals['_READREQUEST'].fields_by_name['paths']._loaded_options = None
+  _globals['_READREQUEST'].fields_by_name['paths']._serialized_options = b'\322\277\030\t\010\002\030\260\t \017@\001'
+  _globals['_READREQUEST'].fields_by_name['diversity']._loaded_options = None
+  _globals['_READREQUEST'].fields_by_name['diversity']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\360?8\001'
   _globals['_GETREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_GETREQUEST'].fields_by_name['id']._serialized_options = b'\322\277\030\013\010\001\020\001@\002J\003mem'
   _globals['_LISTREQUEST'].fields_by_name['path']._loaded_options = None
@@ -97,58 +107,68 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTREQUEST'].fields_by_name['page_token']._serialized_options = b'\322\277\030\005\010\001\030\200\010'
   _globals['_LISTRESPONSE'].fields_by_name['next_page_token']._loaded_options = None
   _globals['_LISTRESPONSE'].fields_by_name['next_page_token']._serialized_options = b'\322\277\030\002\010\001'
-  _globals['_FORGETREQUEST'].fields_by_name['path']._loaded_options = None
-  _globals['_FORGETREQUEST'].fields_by_name['path']._serialized_options = b'\322\277\030\t\010\002\020\001\030\260\t@\001'
-  _globals['_FORGETREQUEST'].fields_by_name['ids']._loaded_options = None
-  _globals['_FORGETREQUEST'].fields_by_name['ids']._serialized_options = b'\322\277\030\016\010\001\020\001 \364\003@\002J\003mem'
-  _globals['_FORGETREQUEST'].fields_by_name['request_id']._loaded_options = None
-  _globals['_FORGETREQUEST'].fields_by_name['request_id']._serialized_options = b'\322\277\030\t\010\001\020\001\030\200\001@\005'
-  _globals['_RESTOREREQUEST'].fields_by_name['path']._loaded_options = None
-  _globals['_RESTOREREQUEST'].fields_by_name['path']._serialized_options = b'\322\277\030\t\010\002\020\001\030\260\t@\001'
-  _globals['_RESTOREREQUEST'].fields_by_name['ids']._loaded_options = None
-  _globals['_RESTOREREQUEST'].fields_by_name['ids']._serialized_options = b'\322\277\030\016\010\001\020\001 \364\003@\002J\003mem'
-  _globals['_RESTOREREQUEST'].fields_by_name['request_id']._loaded_options = None
-  _globals['_RESTOREREQUEST'].fields_by_name['request_id']._serialized_options = b'\322\277\030\t\010\001\020\001\030\200\001@\005'
-  _globals['_EXACTNESS']._serialized_start=3189
-  _globals['_EXACTNESS']._serialized_end=3300
-  _globals['_DEGRADATION']._serialized_start=3302
-  _globals['_DEGRADATION']._serialized_end=3403
-  _globals['_EMBEDDING']._serialized_start=254
-  _globals['_EMBEDDING']._serialized_end=320
-  _globals['_WRITEENTRY']._serialized_start=323
-  _globals['_WRITEENTRY']._serialized_end=1185
-  _globals['_WRITEREQUEST']._serialized_start=1188
-  _globals['_WRITEREQUEST']._serialized_end=1328
-  _globals['_WRITERESULT']._serialized_start=1331
-  _globals['_WRITERESULT']._serialized_end=1518
-  _globals['_WRITERESPONSE']._serialized_start=1520
-  _globals['_WRITERESPONSE']._serialized_end=1587
-  _globals['_FILTER']._serialized_start=1590
-  _globals['_FILTER']._serialized_end=1858
-  _globals['_READREQUEST']._serialized_start=1861
-  _globals['_READREQUEST']._serialized_end=2114
-  _globals['_SCOREDETAILS']._serialized_start=2116
-  _globals['_SCOREDETAILS']._serialized_end=2194
-  _globals['_HIT']._serialized_start=2196
-  _globals['_HIT']._serialized_end=2311
-  _globals['_READRESPONSE']._serialized_start=2314
-  _globals['_READRESPONSE']._serialized_end=2478
-  _globals['_GETREQUEST']._serialized_start=2480
-  _globals['_GETREQUEST']._serialized_end=2521
-  _globals['_GETRESPONSE']._serialized_start=2523
-  _globals['_GETRESPONSE']._serialized_end=2578
-  _globals['_LISTREQUEST']._serialized_start=2581
-  _globals['_LISTREQUEST']._serialized_end=2780
-  _globals['_LISTRESPONSE']._serialized_start=2782
-  _globals['_LISTRESPONSE']._serialized_end=2872
-  _globals['_FORGETREQUEST']._serialized_start=2874
-  _globals['_FORGETREQUEST']._serialized_end=2986
-  _globals['_FORGETRESPONSE']._serialized_start=2988
-  _globals['_FORGETRESPONSE']._serialized_end=3029
-  _globals['_RESTOREREQUEST']._serialized_start=3031
-  _globals['_RESTOREREQUEST']._serialized_end=3144
-  _globals['_RESTORERESPONSE']._serialized_start=3146
-  _globals['_RESTORERESPONSE']._serialized_end=3187
-  _globals['_MEMORYFS']._serialized_start=3406
-  _globals['_MEMORYFS']._serialized_end=3905
+  _globals['_EXPLANATION'].fields_by_name['id']._loaded_options = None
+  _globals['_EXPLANATION'].fields_by_name['id']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['user']._loaded_options = None
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['user']._serialized_options = b'\322\277\030\t\010\001\020\001\030\200\002@\005'
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['groups']._loaded_options = None
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['groups']._serialized_options = b'\322\277\030\t\010\001\030\200\002 @@\005'
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['roles']._loaded_options = None
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['roles']._serialized_options = b'\322\277\030\t\010\001\030\200\002 @@\005'
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['clearance']._loaded_options = None
+  _globals['_EXPLAINEDPRINCIPAL'].fields_by_name['clearance']._serialized_options = b'\322\277\030\0131\000\000\000\000\000\000\"@8\001'
+  _globals['_EXPLAINREQUEST'].fields_by_name['read']._loaded_options = None
+  _globals['_EXPLAINREQUEST'].fields_by_name['read']._serialized_options = b'\322\277\030\002\020\001'
+  _globals['_EXPLAINREQUEST'].fields_by_name['principal']._loaded_options = None
+  _globals['_EXPLAINREQUEST'].fields_by_name['principal']._serialized_options = b'\322\277\030\002\020\001'
+  _globals['_EXPLAINREQUEST'].fields_by_name['expected_ids']._loaded_options = None
+  _globals['_EXPLAINREQUEST'].fields_by_name['expected_ids']._serialized_options = b'\322\277\030\016\010\001\020\001 \364\003@\002J\003mem'
+  _globals['_ONCONFLICT']._serialized_start=4338
+  _globals['_ONCONFLICT']._serialized_end=4423
+  _globals['_WRITEOUTCOME']._serialized_start=4426
+  _globals['_WRITEOUTCOME']._serialized_end=4582
+  _globals['_EXACTNESS']._serialized_start=4584
+  _globals['_EXACTNESS']._serialized_end=4695
+  _globals['_DEGRADATION']._serialized_start=4698
+  _globals['_DEGRADATION']._serialized_end=4863
+  _globals['_VERDICT']._serialized_start=4866
+  _globals['_VERDICT']._serialized_end=5242
+  _globals['_EMBEDDING']._serialized_start=480
+  _globals['_EMBEDDING']._serialized_end=546
+  _globals['_WRITEENTRY']._serialized_start=549
+  _globals['_WRITEENTRY']._serialized_end=1443
+  _globals['_WRITEREQUEST']._serialized_start=1446
+  _globals['_WRITEREQUEST']._serialized_end=1641
+  _globals['_WRITERESULT']._serialized_start=1644
+  _globals['_WRITERESULT']._serialized_end=1916
+  _globals['_WRITERESPONSE']._serialized_start=1918
+  _globals['_WRITERESPONSE']._serialized_end=1985
+  _globals['_BOOSTS']._serialized_start=1988
+  _globals['_BOOSTS']._serialized_end=2151
+  _globals['_READREQUEST']._serialized_start=2154
+  _globals['_READREQUEST']._serialized_end=2662
+  _globals['_SCOREDETAILS']._serialized_start=2665
+  _globals['_SCOREDETAILS']._serialized_end=2915
+  _globals['_HIT']._serialized_start=2917
+  _globals['_HIT']._serialized_end=3032
+  _globals['_READRESPONSE']._serialized_start=3035
+  _globals['_READRESPONSE']._serialized_end=3199
+  _globals['_GETREQUEST']._serialized_start=3201
+  _globals['_GETREQUEST']._serialized_end=3263
+  _globals['_GETRESPONSE']._serialized_start=3265
+  _globals['_GETRESPONSE']._serialized_end=3320
+  _globals['_LISTREQUEST']._serialized_start=3323
+  _globals['_LISTREQUEST']._serialized_end=3522
+  _globals['_LISTRESPONSE']._serialized_start=3524
+  _globals['_LISTRESPONSE']._serialized_end=3614
+  _globals['_EXPLANATION']._serialized_start=3617
+  _globals['_EXPLANATION']._serialized_end=3795
+  _globals['_EXPLAINEDPRINCIPAL']._serialized_start=3798
+  _globals['_EXPLAINEDPRINCIPAL']._serialized_end=3944
+  _globals['_EXPLAINREQUEST']._serialized_start=3947
+  _globals['_EXPLAINREQUEST']._serialized_end=4131
+  _globals['_EXPLAINRESPONSE']._serialized_start=4134
+  _globals['_EXPLAINRESPONSE']._serialized_end=4336
+  _globals['_MEMORYFS']._serialized_start=5245
+  _globals['_MEMORYFS']._serialized_end=8247
 # @@protoc_insertion_point(module_scope)

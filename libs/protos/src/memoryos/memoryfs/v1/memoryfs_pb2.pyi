@@ -11,8 +11,8 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from memoryos.memoryfs.v1 import filter_pb2 as _filter_pb2
 from memoryos.memoryfs.v1 import item_pb2 as _item_pb2
-from memoryos.type.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -23,6 +23,66 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _OnConflict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnConflictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnConflict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_CONFLICT_UNSPECIFIED: _OnConflict.ValueType  # 0
+    """As MERGE up to 8 entries, as ADD above."""
+    ON_CONFLICT_MERGE: _OnConflict.ValueType  # 1
+    """A re-statement corroborates the item that is there (from an independent source) or is passed over (from
+    the same one); another content with the same event key supersedes the earlier item.
+    """
+    ON_CONFLICT_ADD: _OnConflict.ValueType  # 2
+    """A new item in any case, but an equal event key still supersedes."""
+
+class OnConflict(_OnConflict, metaclass=_OnConflictEnumTypeWrapper):
+    """What becomes of a new item that says what is remembered already, or speaks of the same event."""
+
+ON_CONFLICT_UNSPECIFIED: OnConflict.ValueType  # 0
+"""As MERGE up to 8 entries, as ADD above."""
+ON_CONFLICT_MERGE: OnConflict.ValueType  # 1
+"""A re-statement corroborates the item that is there (from an independent source) or is passed over (from
+the same one); another content with the same event key supersedes the earlier item.
+"""
+ON_CONFLICT_ADD: OnConflict.ValueType  # 2
+"""A new item in any case, but an equal event key still supersedes."""
+Global___OnConflict: _TypeAlias = OnConflict  # noqa: Y015
+
+class _WriteOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WriteOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WriteOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WRITE_OUTCOME_UNSPECIFIED: _WriteOutcome.ValueType  # 0
+    """Never sent."""
+    WRITE_OUTCOME_CREATED: _WriteOutcome.ValueType  # 1
+    """A new item."""
+    WRITE_OUTCOME_UPDATED: _WriteOutcome.ValueType  # 2
+    """A new revision of the item named."""
+    WRITE_OUTCOME_CORROBORATED: _WriteOutcome.ValueType  # 3
+    """It re-states the item named here from an independent source, which counts for that item."""
+    WRITE_OUTCOME_KNOWN: _WriteOutcome.ValueType  # 4
+    """It re-states the item named here from the same source: nothing was changed."""
+
+class WriteOutcome(_WriteOutcome, metaclass=_WriteOutcomeEnumTypeWrapper):
+    """What became of an entry."""
+
+WRITE_OUTCOME_UNSPECIFIED: WriteOutcome.ValueType  # 0
+"""Never sent."""
+WRITE_OUTCOME_CREATED: WriteOutcome.ValueType  # 1
+"""A new item."""
+WRITE_OUTCOME_UPDATED: WriteOutcome.ValueType  # 2
+"""A new revision of the item named."""
+WRITE_OUTCOME_CORROBORATED: WriteOutcome.ValueType  # 3
+"""It re-states the item named here from an independent source, which counts for that item."""
+WRITE_OUTCOME_KNOWN: WriteOutcome.ValueType  # 4
+"""It re-states the item named here from the same source: nothing was changed."""
+Global___WriteOutcome: _TypeAlias = WriteOutcome  # noqa: Y015
 
 class _Exactness:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -64,6 +124,10 @@ class _DegradationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Degradati
     """The embedder did not answer: found by words only."""
     DEGRADATION_PENDING_VECTORS: _Degradation.ValueType  # 2
     """Some items have no vector yet: found by words only."""
+    DEGRADATION_INDEX_FALLBACK: _Degradation.ValueType  # 3
+    """The vector index did not answer: PostgreSQL compared the vectors instead."""
+    DEGRADATION_RERANK_SKIPPED: _Degradation.ValueType  # 4
+    """The reranker did not answer: the order is that of the scores."""
 
 class Degradation(_Degradation, metaclass=_DegradationEnumTypeWrapper):
     """A part of recall that did not take part in this answer."""
@@ -74,7 +138,87 @@ DEGRADATION_NO_DENSE: Degradation.ValueType  # 1
 """The embedder did not answer: found by words only."""
 DEGRADATION_PENDING_VECTORS: Degradation.ValueType  # 2
 """Some items have no vector yet: found by words only."""
+DEGRADATION_INDEX_FALLBACK: Degradation.ValueType  # 3
+"""The vector index did not answer: PostgreSQL compared the vectors instead."""
+DEGRADATION_RERANK_SKIPPED: Degradation.ValueType  # 4
+"""The reranker did not answer: the order is that of the scores."""
 Global___Degradation: _TypeAlias = Degradation  # noqa: Y015
+
+class _Verdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERDICT_UNSPECIFIED: _Verdict.ValueType  # 0
+    """Never sent."""
+    VERDICT_IN_ANSWER: _Verdict.ValueType  # 1
+    """In the answer."""
+    VERDICT_ABSENT: _Verdict.ValueType  # 2
+    """No such item in the tenant."""
+    VERDICT_OTHER_PATH: _Verdict.ValueType  # 3
+    """Not below the paths."""
+    VERDICT_ACL: _Verdict.ValueType  # 4
+    """Neither owner nor readers meet the principal."""
+    VERDICT_CLEARANCE: _Verdict.ValueType  # 5
+    """Sensitivity is above the clearance."""
+    VERDICT_EXPIRED: _Verdict.ValueType  # 6
+    """Its life has ended."""
+    VERDICT_GATED: _Verdict.ValueType  # 7
+    """A candidate."""
+    VERDICT_SUPERSEDED: _Verdict.ValueType  # 8
+    """Superseded."""
+    VERDICT_FORGOTTEN: _Verdict.ValueType  # 9
+    """Forgotten."""
+    VERDICT_NOT_VALID_THEN: _Verdict.ValueType  # 10
+    """Not valid at the instant asked for."""
+    VERDICT_COLD: _Verdict.ValueType  # 11
+    """Cold, and cold items were not asked for."""
+    VERDICT_FILTERED: _Verdict.ValueType  # 12
+    """The filter lets it not through."""
+    VERDICT_NOT_EMBEDDED: _Verdict.ValueType  # 13
+    """It has no vector yet and none of the words."""
+    VERDICT_BELOW_MIN_SCORE: _Verdict.ValueType  # 14
+    """Its score is below min_score."""
+    VERDICT_BELOW_TOP_K: _Verdict.ValueType  # 15
+    """Others score higher."""
+
+class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
+    """Why an item is in an answer or not."""
+
+VERDICT_UNSPECIFIED: Verdict.ValueType  # 0
+"""Never sent."""
+VERDICT_IN_ANSWER: Verdict.ValueType  # 1
+"""In the answer."""
+VERDICT_ABSENT: Verdict.ValueType  # 2
+"""No such item in the tenant."""
+VERDICT_OTHER_PATH: Verdict.ValueType  # 3
+"""Not below the paths."""
+VERDICT_ACL: Verdict.ValueType  # 4
+"""Neither owner nor readers meet the principal."""
+VERDICT_CLEARANCE: Verdict.ValueType  # 5
+"""Sensitivity is above the clearance."""
+VERDICT_EXPIRED: Verdict.ValueType  # 6
+"""Its life has ended."""
+VERDICT_GATED: Verdict.ValueType  # 7
+"""A candidate."""
+VERDICT_SUPERSEDED: Verdict.ValueType  # 8
+"""Superseded."""
+VERDICT_FORGOTTEN: Verdict.ValueType  # 9
+"""Forgotten."""
+VERDICT_NOT_VALID_THEN: Verdict.ValueType  # 10
+"""Not valid at the instant asked for."""
+VERDICT_COLD: Verdict.ValueType  # 11
+"""Cold, and cold items were not asked for."""
+VERDICT_FILTERED: Verdict.ValueType  # 12
+"""The filter lets it not through."""
+VERDICT_NOT_EMBEDDED: Verdict.ValueType  # 13
+"""It has no vector yet and none of the words."""
+VERDICT_BELOW_MIN_SCORE: Verdict.ValueType  # 14
+"""Its score is below min_score."""
+VERDICT_BELOW_TOP_K: Verdict.ValueType  # 15
+"""Others score higher."""
+Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
@@ -130,6 +274,7 @@ class WriteEntry(_message.Message):
     TTL_FIELD_NUMBER: _builtins.int
     EVENT_KEY_FIELD_NUMBER: _builtins.int
     EMBEDDING_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Empty: a new item. Set: a new revision of that item."""
     if_match: _builtins.str
@@ -150,6 +295,8 @@ class WriteEntry(_message.Message):
     """How sure the caller is; absent: 1 for stated, 0.9 for others."""
     importance: _builtins.float
     """How much it matters; absent: 0.5."""
+    pinned: _builtins.bool
+    """Kept by budget eviction before anything else."""
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """Fields to change, by name in this message; only with id. Absent: all that are set."""
@@ -213,21 +360,26 @@ class WriteEntry(_message.Message):
         ttl: _duration_pb2.Duration | None = ...,
         event_key: _item_pb2.EventKey | None = ...,
         embedding: Global___Embedding | None = ...,
+        pinned: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_importance", b"_importance", "confidence", b"confidence", "embedding", b"embedding", "event_key", b"event_key", "expire_time", b"expire_time", "expiry", b"expiry", "importance", b"importance", "source", b"source", "ttl", b"ttl", "update_mask", b"update_mask", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_importance", b"_importance", "_pinned", b"_pinned", "confidence", b"confidence", "embedding", b"embedding", "event_key", b"event_key", "expire_time", b"expire_time", "expiry", b"expiry", "importance", b"importance", "pinned", b"pinned", "source", b"source", "ttl", b"ttl", "update_mask", b"update_mask", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_importance", b"_importance", "attributes_json", b"attributes_json", "confidence", b"confidence", "content", b"content", "embedding", b"embedding", "event_key", b"event_key", "expire_time", b"expire_time", "expiry", b"expiry", "id", b"id", "if_match", b"if_match", "importance", b"importance", "origin", b"origin", "readers", b"readers", "sensitivity", b"sensitivity", "source", b"source", "tags", b"tags", "trust", b"trust", "ttl", b"ttl", "update_mask", b"update_mask", "user", b"user", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "_importance", b"_importance", "_pinned", b"_pinned", "attributes_json", b"attributes_json", "confidence", b"confidence", "content", b"content", "embedding", b"embedding", "event_key", b"event_key", "expire_time", b"expire_time", "expiry", b"expiry", "id", b"id", "if_match", b"if_match", "importance", b"importance", "origin", b"origin", "pinned", b"pinned", "readers", b"readers", "sensitivity", b"sensitivity", "source", b"source", "tags", b"tags", "trust", b"trust", "ttl", b"ttl", "update_mask", b"update_mask", "user", b"user", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__confidence: _TypeAlias = _typing.Literal["confidence"]  # noqa: Y015
     _WhichOneofArgType__confidence: _TypeAlias = _typing.Literal["_confidence", b"_confidence"]  # noqa: Y015
     _WhichOneofReturnType__importance: _TypeAlias = _typing.Literal["importance"]  # noqa: Y015
     _WhichOneofArgType__importance: _TypeAlias = _typing.Literal["_importance", b"_importance"]  # noqa: Y015
+    _WhichOneofReturnType__pinned: _TypeAlias = _typing.Literal["pinned"]  # noqa: Y015
+    _WhichOneofArgType__pinned: _TypeAlias = _typing.Literal["_pinned", b"_pinned"]  # noqa: Y015
     _WhichOneofReturnType_expiry: _TypeAlias = _typing.Literal["expire_time", "ttl"]  # noqa: Y015
     _WhichOneofArgType_expiry: _TypeAlias = _typing.Literal["expiry", b"expiry"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__confidence) -> _WhichOneofReturnType__confidence | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__importance) -> _WhichOneofReturnType__importance | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pinned) -> _WhichOneofReturnType__pinned | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_expiry) -> _WhichOneofReturnType_expiry | None: ...
 
@@ -242,10 +394,13 @@ class WriteRequest(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ON_CONFLICT_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Place of new items; an update must name an item below it."""
     request_id: _builtins.str
     """Makes a retry safe: the same id gives the same answer for 7 days."""
+    on_conflict: Global___OnConflict.ValueType
+    """What becomes of new items that say what is there already."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteEntry]:
         """The items, in order."""
@@ -256,10 +411,11 @@ class WriteRequest(_message.Message):
         path: _builtins.str = ...,
         entries: _abc.Iterable[Global___WriteEntry] | None = ...,
         request_id: _builtins.str = ...,
+        on_conflict: Global___OnConflict.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "path", b"path", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "on_conflict", b"on_conflict", "path", b"path", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -277,6 +433,8 @@ class WriteResult(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     GATED_FIELD_NUMBER: _builtins.int
     EMBED_STATE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    SUPERSEDED_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name of the item."""
     revision: _builtins.int
@@ -289,6 +447,12 @@ class WriteResult(_message.Message):
     """True when confidence was below the gate of the path."""
     embed_state: _item_pb2.EmbedState.ValueType
     """Whether it can be found by meaning already."""
+    outcome: Global___WriteOutcome.ValueType
+    """What was done."""
+    @_builtins.property
+    def superseded_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Items about the same event that it replaced."""
+
     def __init__(
         self,
         *,
@@ -298,10 +462,12 @@ class WriteResult(_message.Message):
         state: _item_pb2.State.ValueType = ...,
         gated: _builtins.bool = ...,
         embed_state: _item_pb2.EmbedState.ValueType = ...,
+        outcome: Global___WriteOutcome.ValueType = ...,
+        superseded_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embed_state", b"embed_state", "etag", b"etag", "gated", b"gated", "id", b"id", "revision", b"revision", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embed_state", b"embed_state", "etag", b"etag", "gated", b"gated", "id", b"id", "outcome", b"outcome", "revision", b"revision", "state", b"state", "superseded_ids", b"superseded_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -332,58 +498,40 @@ class WriteResponse(_message.Message):
 Global___WriteResponse: _TypeAlias = WriteResponse  # noqa: Y015
 
 @_typing.final
-class Filter(_message.Message):
-    """Conditions that every hit meets. All given ones must hold."""
+class Boosts(_message.Message):
+    """What else counts beside the match. Each weight says how far the part may lift a score towards 1; 0: not at all."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    TAGS_ALL_FIELD_NUMBER: _builtins.int
-    TAGS_ANY_FIELD_NUMBER: _builtins.int
-    USERS_FIELD_NUMBER: _builtins.int
-    VALID_FROM_FIELD_NUMBER: _builtins.int
-    CREATE_TIME_FIELD_NUMBER: _builtins.int
-    MIN_CONFIDENCE_FIELD_NUMBER: _builtins.int
-    min_confidence: _builtins.float
-    """Confidence is at least this."""
+    RECENCY_FIELD_NUMBER: _builtins.int
+    RECENCY_HALF_LIFE_FIELD_NUMBER: _builtins.int
+    IMPORTANCE_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    recency: _builtins.float
+    """Weight of newness (of valid_from)."""
+    importance: _builtins.float
+    """Weight of importance."""
+    use: _builtins.float
+    """Weight of use: how often it was found before."""
     @_builtins.property
-    def tags_all(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The item has every one of these tags."""
-
-    @_builtins.property
-    def tags_any(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The item has at least one of these tags."""
-
-    @_builtins.property
-    def users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The item concerns one of these users."""
-
-    @_builtins.property
-    def valid_from(self) -> _common_pb2.TimeRange:
-        """valid_from lies in this range."""
-
-    @_builtins.property
-    def create_time(self) -> _common_pb2.TimeRange:
-        """create_time lies in this range."""
+    def recency_half_life(self) -> _duration_pb2.Duration:
+        """Age at which newness counts half; absent: 30 days."""
 
     def __init__(
         self,
         *,
-        tags_all: _abc.Iterable[_builtins.str] | None = ...,
-        tags_any: _abc.Iterable[_builtins.str] | None = ...,
-        users: _abc.Iterable[_builtins.str] | None = ...,
-        valid_from: _common_pb2.TimeRange | None = ...,
-        create_time: _common_pb2.TimeRange | None = ...,
-        min_confidence: _builtins.float | None = ...,
+        recency: _builtins.float = ...,
+        recency_half_life: _duration_pb2.Duration | None = ...,
+        importance: _builtins.float = ...,
+        use: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence", "create_time", b"create_time", "min_confidence", b"min_confidence", "valid_from", b"valid_from"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recency_half_life", b"recency_half_life"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence", "create_time", b"create_time", "min_confidence", b"min_confidence", "tags_all", b"tags_all", "tags_any", b"tags_any", "users", b"users", "valid_from", b"valid_from"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["importance", b"importance", "recency", b"recency", "recency_half_life", b"recency_half_life", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__min_confidence: _TypeAlias = _typing.Literal["min_confidence"]  # noqa: Y015
-    _WhichOneofArgType__min_confidence: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_confidence) -> _WhichOneofReturnType__min_confidence | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Filter: _TypeAlias = Filter  # noqa: Y015
+Global___Boosts: _TypeAlias = Boosts  # noqa: Y015
 
 @_typing.final
 class ReadRequest(_message.Message):
@@ -397,6 +545,13 @@ class ReadRequest(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     MIN_SCORE_FIELD_NUMBER: _builtins.int
     EMBEDDING_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    VALID_AT_FIELD_NUMBER: _builtins.int
+    AS_OF_FIELD_NUMBER: _builtins.int
+    INCLUDE_COLD_FIELD_NUMBER: _builtins.int
+    BOOSTS_FIELD_NUMBER: _builtins.int
+    DIVERSITY_FIELD_NUMBER: _builtins.int
+    RERANK_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Where to look: this place and all below it."""
     query: _builtins.str
@@ -405,13 +560,37 @@ class ReadRequest(_message.Message):
     """How many hits at most; 0: 10."""
     min_score: _builtins.float
     """Hits below this score are left out. Scale 0..1, see Hit.score."""
+    include_cold: _builtins.bool
+    """Cold items, too."""
+    diversity: _builtins.float
+    """How much a hit loses for being like a better one, 0..1; 0: nothing."""
+    rerank: _builtins.bool
+    """Ask the configured reranker; absent: as the deployment says."""
     @_builtins.property
-    def filter(self) -> Global___Filter:
+    def filter(self) -> _filter_pb2.Filter:
         """Conditions on every hit."""
 
     @_builtins.property
     def embedding(self) -> Global___Embedding:
         """The query's vector, where the caller made it."""
+
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Further places, each with all below it."""
+
+    @_builtins.property
+    def valid_at(self) -> _timestamp_pb2.Timestamp:
+        """Only what holds in the world at this instant; absent: whatever its validity. Superseded items that held then
+        are served, too.
+        """
+
+    @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """What was known at this instant, found by words; today's forgetting, readers and sensitivity apply."""
+
+    @_builtins.property
+    def boosts(self) -> Global___Boosts:
+        """What else counts beside the match."""
 
     def __init__(
         self,
@@ -419,17 +598,29 @@ class ReadRequest(_message.Message):
         path: _builtins.str = ...,
         query: _builtins.str = ...,
         top_k: _builtins.int = ...,
-        filter: Global___Filter | None = ...,
+        filter: _filter_pb2.Filter | None = ...,
         min_score: _builtins.float | None = ...,
         embedding: Global___Embedding | None = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+        valid_at: _timestamp_pb2.Timestamp | None = ...,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
+        include_cold: _builtins.bool = ...,
+        boosts: Global___Boosts | None = ...,
+        diversity: _builtins.float = ...,
+        rerank: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "embedding", b"embedding", "filter", b"filter", "min_score", b"min_score"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "_rerank", b"_rerank", "as_of", b"as_of", "boosts", b"boosts", "embedding", b"embedding", "filter", b"filter", "min_score", b"min_score", "rerank", b"rerank", "valid_at", b"valid_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "embedding", b"embedding", "filter", b"filter", "min_score", b"min_score", "path", b"path", "query", b"query", "top_k", b"top_k"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "_rerank", b"_rerank", "as_of", b"as_of", "boosts", b"boosts", "diversity", b"diversity", "embedding", b"embedding", "filter", b"filter", "include_cold", b"include_cold", "min_score", b"min_score", "path", b"path", "paths", b"paths", "query", b"query", "rerank", b"rerank", "top_k", b"top_k", "valid_at", b"valid_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
     _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
+    _WhichOneofReturnType__rerank: _TypeAlias = _typing.Literal["rerank"]  # noqa: Y015
+    _WhichOneofArgType__rerank: _TypeAlias = _typing.Literal["_rerank", b"_rerank"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_score) -> _WhichOneofReturnType__min_score | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rerank) -> _WhichOneofReturnType__rerank | None: ...
 
 Global___ReadRequest: _TypeAlias = ReadRequest  # noqa: Y015
 
@@ -441,28 +632,68 @@ class ScoreDetails(_message.Message):
 
     DENSE_FIELD_NUMBER: _builtins.int
     LEXICAL_FIELD_NUMBER: _builtins.int
+    NEIGHBOURS_FIELD_NUMBER: _builtins.int
+    RECENCY_FIELD_NUMBER: _builtins.int
+    IMPORTANCE_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    RERANK_FIELD_NUMBER: _builtins.int
     dense: _builtins.float
     """Cosine similarity of the vectors, -1..1; absent without a vector."""
     lexical: _builtins.float
     """Share of the query's words, by rarity, that the item holds, 0..1."""
+    neighbours: _builtins.float
+    """What the turns beside it in its session added, 0..1."""
+    recency: _builtins.float
+    """Newness, 0..1; absent without its boost."""
+    importance: _builtins.float
+    """Importance, 0..1; absent without its boost."""
+    use: _builtins.float
+    """Use, 0..1; absent without its boost."""
+    rerank: _builtins.float
+    """What the reranker said, 0..1; absent without it."""
     def __init__(
         self,
         *,
         dense: _builtins.float | None = ...,
         lexical: _builtins.float | None = ...,
+        neighbours: _builtins.float | None = ...,
+        recency: _builtins.float | None = ...,
+        importance: _builtins.float | None = ...,
+        use: _builtins.float | None = ...,
+        rerank: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dense", b"_dense", "_lexical", b"_lexical", "dense", b"dense", "lexical", b"lexical"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dense", b"_dense", "_importance", b"_importance", "_lexical", b"_lexical", "_neighbours", b"_neighbours", "_recency", b"_recency", "_rerank", b"_rerank", "_use", b"_use", "dense", b"dense", "importance", b"importance", "lexical", b"lexical", "neighbours", b"neighbours", "recency", b"recency", "rerank", b"rerank", "use", b"use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dense", b"_dense", "_lexical", b"_lexical", "dense", b"dense", "lexical", b"lexical"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dense", b"_dense", "_importance", b"_importance", "_lexical", b"_lexical", "_neighbours", b"_neighbours", "_recency", b"_recency", "_rerank", b"_rerank", "_use", b"_use", "dense", b"dense", "importance", b"importance", "lexical", b"lexical", "neighbours", b"neighbours", "recency", b"recency", "rerank", b"rerank", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dense: _TypeAlias = _typing.Literal["dense"]  # noqa: Y015
     _WhichOneofArgType__dense: _TypeAlias = _typing.Literal["_dense", b"_dense"]  # noqa: Y015
+    _WhichOneofReturnType__importance: _TypeAlias = _typing.Literal["importance"]  # noqa: Y015
+    _WhichOneofArgType__importance: _TypeAlias = _typing.Literal["_importance", b"_importance"]  # noqa: Y015
     _WhichOneofReturnType__lexical: _TypeAlias = _typing.Literal["lexical"]  # noqa: Y015
     _WhichOneofArgType__lexical: _TypeAlias = _typing.Literal["_lexical", b"_lexical"]  # noqa: Y015
+    _WhichOneofReturnType__neighbours: _TypeAlias = _typing.Literal["neighbours"]  # noqa: Y015
+    _WhichOneofArgType__neighbours: _TypeAlias = _typing.Literal["_neighbours", b"_neighbours"]  # noqa: Y015
+    _WhichOneofReturnType__recency: _TypeAlias = _typing.Literal["recency"]  # noqa: Y015
+    _WhichOneofArgType__recency: _TypeAlias = _typing.Literal["_recency", b"_recency"]  # noqa: Y015
+    _WhichOneofReturnType__rerank: _TypeAlias = _typing.Literal["rerank"]  # noqa: Y015
+    _WhichOneofArgType__rerank: _TypeAlias = _typing.Literal["_rerank", b"_rerank"]  # noqa: Y015
+    _WhichOneofReturnType__use: _TypeAlias = _typing.Literal["use"]  # noqa: Y015
+    _WhichOneofArgType__use: _TypeAlias = _typing.Literal["_use", b"_use"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dense) -> _WhichOneofReturnType__dense | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__importance) -> _WhichOneofReturnType__importance | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lexical) -> _WhichOneofReturnType__lexical | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__neighbours) -> _WhichOneofReturnType__neighbours | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recency) -> _WhichOneofReturnType__recency | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rerank) -> _WhichOneofReturnType__rerank | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__use) -> _WhichOneofReturnType__use | None: ...
 
 Global___ScoreDetails: _TypeAlias = ScoreDetails  # noqa: Y015
 
@@ -541,16 +772,20 @@ class GetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
+    WITH_ACCESS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name of the item."""
+    with_access: _builtins.bool
+    """Say how it was used, too."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
+        with_access: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "with_access", b"with_access"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -600,7 +835,7 @@ class ListRequest(_message.Message):
     state: _item_pb2.State.ValueType
     """State to list; UNSPECIFIED: active. Candidates and forgotten items are shown to their owner only."""
     @_builtins.property
-    def filter(self) -> Global___Filter:
+    def filter(self) -> _filter_pb2.Filter:
         """Conditions on every item."""
 
     def __init__(
@@ -609,7 +844,7 @@ class ListRequest(_message.Message):
         path: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
-        filter: Global___Filter | None = ...,
+        filter: _filter_pb2.Filter | None = ...,
         state: _item_pb2.State.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
@@ -649,109 +884,155 @@ class ListResponse(_message.Message):
 Global___ListResponse: _TypeAlias = ListResponse  # noqa: Y015
 
 @_typing.final
-class ForgetRequest(_message.Message):
-    """Request of Forget."""
+class Explanation(_message.Message):
+    """One expected item."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PATH_FIELD_NUMBER: _builtins.int
-    IDS_FIELD_NUMBER: _builtins.int
-    REQUEST_ID_FIELD_NUMBER: _builtins.int
-    path: _builtins.str
-    """Place that the items must be in."""
-    request_id: _builtins.str
-    """Makes a retry safe."""
+    ID_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the item."""
+    verdict: Global___Verdict.ValueType
+    """Why it is in the answer or not; the first reason that holds."""
+    rank: _builtins.int
+    """Rank in the answer from 1, or that it would have had; 0: none."""
+    score: _builtins.float
+    """Its score; absent where it was not scored."""
     @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the items. One that is not there: NOT_FOUND, and nothing is forgotten."""
+    def details(self) -> Global___ScoreDetails:
+        """Its score in parts."""
 
     def __init__(
         self,
         *,
-        path: _builtins.str = ...,
-        ids: _abc.Iterable[_builtins.str] | None = ...,
-        request_id: _builtins.str = ...,
+        id: _builtins.str = ...,
+        verdict: Global___Verdict.ValueType = ...,
+        rank: _builtins.int = ...,
+        score: _builtins.float | None = ...,
+        details: Global___ScoreDetails | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "details", b"details", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "path", b"path", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "details", b"details", "id", b"id", "rank", b"rank", "score", b"score", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__score: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
+    _WhichOneofArgType__score: _TypeAlias = _typing.Literal["_score", b"_score"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__score) -> _WhichOneofReturnType__score | None: ...
 
-Global___ForgetRequest: _TypeAlias = ForgetRequest  # noqa: Y015
+Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
 
 @_typing.final
-class ForgetResponse(_message.Message):
-    """Answer of Forget."""
+class ExplainedPrincipal(_message.Message):
+    """For whom an auditor asks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    FORGOTTEN_COUNT_FIELD_NUMBER: _builtins.int
-    forgotten_count: _builtins.int
-    """Items that were forgotten by this call."""
-    def __init__(
-        self,
-        *,
-        forgotten_count: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forgotten_count", b"forgotten_count"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ForgetResponse: _TypeAlias = ForgetResponse  # noqa: Y015
-
-@_typing.final
-class RestoreRequest(_message.Message):
-    """Request of Restore."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PATH_FIELD_NUMBER: _builtins.int
-    IDS_FIELD_NUMBER: _builtins.int
-    REQUEST_ID_FIELD_NUMBER: _builtins.int
-    path: _builtins.str
-    """Place that the items must be in."""
-    request_id: _builtins.str
-    """Makes a retry safe."""
+    USER_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
+    CLEARANCE_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """The user."""
+    clearance: _builtins.int
+    """Clearance of the user."""
     @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of forgotten items. One that is not there: NOT_FOUND, and nothing is restored."""
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Groups of the user."""
+
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Roles of the user."""
 
     def __init__(
         self,
         *,
-        path: _builtins.str = ...,
-        ids: _abc.Iterable[_builtins.str] | None = ...,
-        request_id: _builtins.str = ...,
+        user: _builtins.str = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+        roles: _abc.Iterable[_builtins.str] | None = ...,
+        clearance: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "path", b"path", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearance", b"clearance", "groups", b"groups", "roles", b"roles", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestoreRequest: _TypeAlias = RestoreRequest  # noqa: Y015
+Global___ExplainedPrincipal: _TypeAlias = ExplainedPrincipal  # noqa: Y015
 
 @_typing.final
-class RestoreResponse(_message.Message):
-    """Answer of Restore."""
+class ExplainRequest(_message.Message):
+    """Request of Explain."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RESTORED_COUNT_FIELD_NUMBER: _builtins.int
-    restored_count: _builtins.int
-    """Items that were restored by this call."""
+    READ_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    EXPECTED_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def read(self) -> Global___ReadRequest:
+        """The Read that is explained."""
+
+    @_builtins.property
+    def principal(self) -> Global___ExplainedPrincipal:
+        """For whom."""
+
+    @_builtins.property
+    def expected_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Items that were expected."""
+
     def __init__(
         self,
         *,
-        restored_count: _builtins.int = ...,
+        read: Global___ReadRequest | None = ...,
+        principal: Global___ExplainedPrincipal | None = ...,
+        expected_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "read", b"read"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["restored_count", b"restored_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_ids", b"expected_ids", "principal", b"principal", "read", b"read"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestoreResponse: _TypeAlias = RestoreResponse  # noqa: Y015
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    """Answer of Explain. It holds no text of any item."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPLANATIONS_FIELD_NUMBER: _builtins.int
+    EXACTNESS_FIELD_NUMBER: _builtins.int
+    DEGRADATIONS_FIELD_NUMBER: _builtins.int
+    HIT_COUNT_FIELD_NUMBER: _builtins.int
+    exactness: Global___Exactness.ValueType
+    """Exactness of the answer."""
+    hit_count: _builtins.int
+    """How many hits the answer holds."""
+    @_builtins.property
+    def explanations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Explanation]:
+        """One per expected item, in order."""
+
+    @_builtins.property
+    def degradations(self) -> _containers.RepeatedScalarFieldContainer[Global___Degradation.ValueType]:
+        """Parts that did not take part."""
+
+    def __init__(
+        self,
+        *,
+        explanations: _abc.Iterable[Global___Explanation] | None = ...,
+        exactness: Global___Exactness.ValueType = ...,
+        degradations: _abc.Iterable[Global___Degradation.ValueType] | None = ...,
+        hit_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["degradations", b"degradations", "exactness", b"exactness", "explanations", b"explanations", "hit_count", b"hit_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015

@@ -3,7 +3,13 @@
 import grpc
 import warnings
 
+from memoryos.memoryfs.v1 import admin_pb2 as memoryos_dot_memoryfs_dot_v1_dot_admin__pb2
+from memoryos.memoryfs.v1 import bindings_pb2 as memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2
+from memoryos.memoryfs.v1 import lifecycle_pb2 as memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2
 from memoryos.memoryfs.v1 import memoryfs_pb2 as memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2
+from memoryos.memoryfs.v1 import namespace_pb2 as memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2
+from memoryos.memoryfs.v1 import snapshots_pb2 as memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2
+from memoryos.memoryfs.v1 import transfer_pb2 as memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -57,15 +63,150 @@ class MemoryFSStub:
                 request_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ListRequest.SerializeToString,
                 response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ListResponse.FromString,
                 _registered_method=True)
+        self.Stat = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Stat',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.StatRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.StatResponse.FromString,
+                _registered_method=True)
+        self.Move = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Move',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.MoveRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.MoveResponse.FromString,
+                _registered_method=True)
         self.Forget = channel.unary_unary(
                 '/memoryos.memoryfs.v1.MemoryFS/Forget',
-                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ForgetRequest.SerializeToString,
-                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ForgetResponse.FromString,
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.ForgetResponse.FromString,
                 _registered_method=True)
         self.Restore = channel.unary_unary(
                 '/memoryos.memoryfs.v1.MemoryFS/Restore',
-                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.RestoreRequest.SerializeToString,
-                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.RestoreResponse.FromString,
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RestoreRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RestoreResponse.FromString,
+                _registered_method=True)
+        self.Purge = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Purge',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.PurgeResponse.FromString,
+                _registered_method=True)
+        self.GetReceipt = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/GetReceipt',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetReceiptRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetReceiptResponse.FromString,
+                _registered_method=True)
+        self.Merge = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Merge',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.MergeRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.MergeResponse.FromString,
+                _registered_method=True)
+        self.Promote = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Promote',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.PromoteRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.PromoteResponse.FromString,
+                _registered_method=True)
+        self.Dispute = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Dispute',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.DisputeRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.DisputeResponse.FromString,
+                _registered_method=True)
+        self.History = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/History',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.HistoryRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.HistoryResponse.FromString,
+                _registered_method=True)
+        self.Revert = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Revert',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RevertRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RevertResponse.FromString,
+                _registered_method=True)
+        self.Lineage = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Lineage',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.LineageRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.LineageResponse.FromString,
+                _registered_method=True)
+        self.Bind = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Bind',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.BindRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.BindResponse.FromString,
+                _registered_method=True)
+        self.Unbind = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Unbind',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.UnbindRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.UnbindResponse.FromString,
+                _registered_method=True)
+        self.ListBindings = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/ListBindings',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.ListBindingsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.ListBindingsResponse.FromString,
+                _registered_method=True)
+        self.SetPathSettings = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/SetPathSettings',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.SetPathSettingsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.SetPathSettingsResponse.FromString,
+                _registered_method=True)
+        self.GetPathSettings = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/GetPathSettings',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.GetPathSettingsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.GetPathSettingsResponse.FromString,
+                _registered_method=True)
+        self.ListPathSettings = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/ListPathSettings',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.ListPathSettingsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.ListPathSettingsResponse.FromString,
+                _registered_method=True)
+        self.CreateSnapshot = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/CreateSnapshot',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.CreateSnapshotRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.CreateSnapshotResponse.FromString,
+                _registered_method=True)
+        self.ListSnapshots = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/ListSnapshots',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.ListSnapshotsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.ListSnapshotsResponse.FromString,
+                _registered_method=True)
+        self.Diff = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Diff',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.DiffRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.DiffResponse.FromString,
+                _registered_method=True)
+        self.Rollback = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Rollback',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.RollbackRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.RollbackResponse.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/memoryos.memoryfs.v1.MemoryFS/Watch',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.WatchRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.WatchResponse.FromString,
+                _registered_method=True)
+        self.Export = channel.unary_stream(
+                '/memoryos.memoryfs.v1.MemoryFS/Export',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ExportRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ExportResponse.FromString,
+                _registered_method=True)
+        self.Import = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Import',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ImportRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ImportResponse.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/Explain',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ExplainResponse.FromString,
+                _registered_method=True)
+        self.MigrateIndex = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/MigrateIndex',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.MigrateIndexRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.MigrateIndexResponse.FromString,
+                _registered_method=True)
+        self.VerifyIndex = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/VerifyIndex',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.VerifyIndexRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.VerifyIndexResponse.FromString,
+                _registered_method=True)
+        self.GetIndexStatus = channel.unary_unary(
+                '/memoryos.memoryfs.v1.MemoryFS/GetIndexStatus',
+                request_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetIndexStatusRequest.SerializeToString,
+                response_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetIndexStatusResponse.FromString,
                 _registered_method=True)
 
 
@@ -103,6 +244,20 @@ class MemoryFSServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Stat(self, request, context):
+        """Counts what the caller may read below a path.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Move(self, request, context):
+        """Moves items or a subtree to another place; ids, history and lineage stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Forget(self, request, context):
         """Takes items out of every read path until they are restored.
         """
@@ -112,6 +267,181 @@ class MemoryFSServicer:
 
     def Restore(self, request, context):
         """Brings forgotten items back as they were.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Purge(self, request, context):
+        """Erases items, a subtree or a whole person from every service, as a job with a receipt.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReceipt(self, request, context):
+        """Gives the signed receipt of a purge.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Merge(self, request, context):
+        """Makes one more abstract item of several, which become superseded.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Promote(self, request, context):
+        """Lets a candidate through the gate, by evidence or by a person.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Dispute(self, request, context):
+        """Sends an active item back behind the gate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def History(self, request, context):
+        """Gives what became of an item, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Revert(self, request, context):
+        """Gives an item the values of an earlier revision, as a new revision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Lineage(self, request, context):
+        """Gives where an item came from and what came of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Bind(self, request, context):
+        """Attaches paths to a session, a task or an agent: defaults and a ceiling, never a grant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Unbind(self, request, context):
+        """Ends a binding.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBindings(self, request, context):
+        """Lists the caller's bindings, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPathSettings(self, request, context):
+        """Sets what holds below a path.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPathSettings(self, request, context):
+        """Gives what holds at a path, and what it states itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPathSettings(self, request, context):
+        """Lists the settings below a path.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSnapshot(self, request, context):
+        """Names a point in the history of a subtree.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSnapshots(self, request, context):
+        """Lists snapshots, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Diff(self, request, context):
+        """Says what differs between two points.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rollback(self, request, context):
+        """Gives a subtree the state of a snapshot, by new revisions. Erased items stay erased.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """Sends changes of a subtree as they are committed; resumable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Export(self, request, context):
+        """Gives a subtree as files, with manifest and checksums.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Import(self, request, context):
+        """Takes one part of an export in, with the same ids; safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """For auditors: why expected items are in an answer or not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MigrateIndex(self, request, context):
+        """Moves the vector index to another backend while reads and writes go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyIndex(self, request, context):
+        """Compares the vector index with the truth, as a job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetIndexStatus(self, request, context):
+        """Gives the state of the vector index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,15 +470,150 @@ def add_MemoryFSServicer_to_server(servicer, server):
                     request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ListRequest.FromString,
                     response_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ListResponse.SerializeToString,
             ),
+            'Stat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stat,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.StatRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.StatResponse.SerializeToString,
+            ),
+            'Move': grpc.unary_unary_rpc_method_handler(
+                    servicer.Move,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.MoveRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.MoveResponse.SerializeToString,
+            ),
             'Forget': grpc.unary_unary_rpc_method_handler(
                     servicer.Forget,
-                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ForgetRequest.FromString,
-                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ForgetResponse.SerializeToString,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.ForgetRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.ForgetResponse.SerializeToString,
             ),
             'Restore': grpc.unary_unary_rpc_method_handler(
                     servicer.Restore,
-                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.RestoreRequest.FromString,
-                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.RestoreResponse.SerializeToString,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RestoreRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RestoreResponse.SerializeToString,
+            ),
+            'Purge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Purge,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.PurgeRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.PurgeResponse.SerializeToString,
+            ),
+            'GetReceipt': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReceipt,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetReceiptRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetReceiptResponse.SerializeToString,
+            ),
+            'Merge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Merge,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.MergeRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.MergeResponse.SerializeToString,
+            ),
+            'Promote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Promote,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.PromoteRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.PromoteResponse.SerializeToString,
+            ),
+            'Dispute': grpc.unary_unary_rpc_method_handler(
+                    servicer.Dispute,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.DisputeRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.DisputeResponse.SerializeToString,
+            ),
+            'History': grpc.unary_unary_rpc_method_handler(
+                    servicer.History,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.HistoryRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.HistoryResponse.SerializeToString,
+            ),
+            'Revert': grpc.unary_unary_rpc_method_handler(
+                    servicer.Revert,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RevertRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RevertResponse.SerializeToString,
+            ),
+            'Lineage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Lineage,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.LineageRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.LineageResponse.SerializeToString,
+            ),
+            'Bind': grpc.unary_unary_rpc_method_handler(
+                    servicer.Bind,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.BindRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.BindResponse.SerializeToString,
+            ),
+            'Unbind': grpc.unary_unary_rpc_method_handler(
+                    servicer.Unbind,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.UnbindRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.UnbindResponse.SerializeToString,
+            ),
+            'ListBindings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBindings,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.ListBindingsRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.ListBindingsResponse.SerializeToString,
+            ),
+            'SetPathSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPathSettings,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.SetPathSettingsRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.SetPathSettingsResponse.SerializeToString,
+            ),
+            'GetPathSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPathSettings,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.GetPathSettingsRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.GetPathSettingsResponse.SerializeToString,
+            ),
+            'ListPathSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPathSettings,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.ListPathSettingsRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.ListPathSettingsResponse.SerializeToString,
+            ),
+            'CreateSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSnapshot,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.CreateSnapshotRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.CreateSnapshotResponse.SerializeToString,
+            ),
+            'ListSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSnapshots,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.ListSnapshotsRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.ListSnapshotsResponse.SerializeToString,
+            ),
+            'Diff': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diff,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.DiffRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.DiffResponse.SerializeToString,
+            ),
+            'Rollback': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rollback,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.RollbackRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.RollbackResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.WatchRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.WatchResponse.SerializeToString,
+            ),
+            'Export': grpc.unary_stream_rpc_method_handler(
+                    servicer.Export,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ExportRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ExportResponse.SerializeToString,
+            ),
+            'Import': grpc.unary_unary_rpc_method_handler(
+                    servicer.Import,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ImportRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ImportResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ExplainRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ExplainResponse.SerializeToString,
+            ),
+            'MigrateIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.MigrateIndex,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.MigrateIndexRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.MigrateIndexResponse.SerializeToString,
+            ),
+            'VerifyIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyIndex,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.VerifyIndexRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.VerifyIndexResponse.SerializeToString,
+            ),
+            'GetIndexStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetIndexStatus,
+                    request_deserializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetIndexStatusRequest.FromString,
+                    response_serializer=memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetIndexStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -273,6 +738,60 @@ class MemoryFS:
             _registered_method=True)
 
     @staticmethod
+    def Stat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Stat',
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.StatRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.StatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Move(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Move',
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.MoveRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.MoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Forget(request,
             target,
             options=(),
@@ -287,8 +806,8 @@ class MemoryFS:
             request,
             target,
             '/memoryos.memoryfs.v1.MemoryFS/Forget',
-            memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ForgetRequest.SerializeToString,
-            memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ForgetResponse.FromString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.ForgetRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.ForgetResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -314,8 +833,683 @@ class MemoryFS:
             request,
             target,
             '/memoryos.memoryfs.v1.MemoryFS/Restore',
-            memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.RestoreRequest.SerializeToString,
-            memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.RestoreResponse.FromString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RestoreRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RestoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Purge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Purge',
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.PurgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReceipt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/GetReceipt',
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetReceiptRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetReceiptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Merge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Merge',
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.MergeRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.MergeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Promote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Promote',
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.PromoteRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.PromoteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Dispute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Dispute',
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.DisputeRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.DisputeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def History(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/History',
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.HistoryRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.HistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Revert(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Revert',
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RevertRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.RevertResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lineage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Lineage',
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.LineageRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_lifecycle__pb2.LineageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Bind(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Bind',
+            memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.BindRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.BindResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Unbind(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Unbind',
+            memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.UnbindRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.UnbindResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBindings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/ListBindings',
+            memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.ListBindingsRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_bindings__pb2.ListBindingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPathSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/SetPathSettings',
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.SetPathSettingsRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.SetPathSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPathSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/GetPathSettings',
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.GetPathSettingsRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.GetPathSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPathSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/ListPathSettings',
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.ListPathSettingsRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_namespace__pb2.ListPathSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/CreateSnapshot',
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.CreateSnapshotRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.CreateSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/ListSnapshots',
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.ListSnapshotsRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.ListSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diff(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Diff',
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.DiffRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.DiffResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rollback(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Rollback',
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.RollbackRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_snapshots__pb2.RollbackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Watch',
+            memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.WatchRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Export(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Export',
+            memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ExportRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ExportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Import(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Import',
+            memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ImportRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_transfer__pb2.ImportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/Explain',
+            memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ExplainRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_memoryfs__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MigrateIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/MigrateIndex',
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.MigrateIndexRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.MigrateIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/VerifyIndex',
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.VerifyIndexRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.VerifyIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetIndexStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.memoryfs.v1.MemoryFS/GetIndexStatus',
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetIndexStatusRequest.SerializeToString,
+            memoryos_dot_memoryfs_dot_v1_dot_admin__pb2.GetIndexStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,13 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from memoryos.memoryfs.v1 import admin_pb2 as _admin_pb2
+from memoryos.memoryfs.v1 import bindings_pb2 as _bindings_pb2
+from memoryos.memoryfs.v1 import lifecycle_pb2 as _lifecycle_pb2
 from memoryos.memoryfs.v1 import memoryfs_pb2 as _memoryfs_pb2
+from memoryos.memoryfs.v1 import namespace_pb2 as _namespace_pb2
+from memoryos.memoryfs.v1 import snapshots_pb2 as _snapshots_pb2
+from memoryos.memoryfs.v1 import transfer_pb2 as _transfer_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -44,10 +50,64 @@ class MemoryFSStub:
     """Gives one item by name."""
     List: _grpc.UnaryUnaryMultiCallable[_memoryfs_pb2.ListRequest, _memoryfs_pb2.ListResponse]
     """Lists the items below a path, newest first, in pages."""
-    Forget: _grpc.UnaryUnaryMultiCallable[_memoryfs_pb2.ForgetRequest, _memoryfs_pb2.ForgetResponse]
+    Stat: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.StatRequest, _namespace_pb2.StatResponse]
+    """Counts what the caller may read below a path."""
+    Move: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.MoveRequest, _namespace_pb2.MoveResponse]
+    """Moves items or a subtree to another place; ids, history and lineage stay."""
+    Forget: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.ForgetRequest, _lifecycle_pb2.ForgetResponse]
     """Takes items out of every read path until they are restored."""
-    Restore: _grpc.UnaryUnaryMultiCallable[_memoryfs_pb2.RestoreRequest, _memoryfs_pb2.RestoreResponse]
+    Restore: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.RestoreRequest, _lifecycle_pb2.RestoreResponse]
     """Brings forgotten items back as they were."""
+    Purge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]
+    """Erases items, a subtree or a whole person from every service, as a job with a receipt."""
+    GetReceipt: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetReceiptRequest, _admin_pb2.GetReceiptResponse]
+    """Gives the signed receipt of a purge."""
+    Merge: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.MergeRequest, _lifecycle_pb2.MergeResponse]
+    """Makes one more abstract item of several, which become superseded."""
+    Promote: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.PromoteRequest, _lifecycle_pb2.PromoteResponse]
+    """Lets a candidate through the gate, by evidence or by a person."""
+    Dispute: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.DisputeRequest, _lifecycle_pb2.DisputeResponse]
+    """Sends an active item back behind the gate."""
+    History: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.HistoryRequest, _lifecycle_pb2.HistoryResponse]
+    """Gives what became of an item, newest first."""
+    Revert: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.RevertRequest, _lifecycle_pb2.RevertResponse]
+    """Gives an item the values of an earlier revision, as a new revision."""
+    Lineage: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.LineageRequest, _lifecycle_pb2.LineageResponse]
+    """Gives where an item came from and what came of it."""
+    Bind: _grpc.UnaryUnaryMultiCallable[_bindings_pb2.BindRequest, _bindings_pb2.BindResponse]
+    """Attaches paths to a session, a task or an agent: defaults and a ceiling, never a grant."""
+    Unbind: _grpc.UnaryUnaryMultiCallable[_bindings_pb2.UnbindRequest, _bindings_pb2.UnbindResponse]
+    """Ends a binding."""
+    ListBindings: _grpc.UnaryUnaryMultiCallable[_bindings_pb2.ListBindingsRequest, _bindings_pb2.ListBindingsResponse]
+    """Lists the caller's bindings, newest first."""
+    SetPathSettings: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.SetPathSettingsRequest, _namespace_pb2.SetPathSettingsResponse]
+    """Sets what holds below a path."""
+    GetPathSettings: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.GetPathSettingsRequest, _namespace_pb2.GetPathSettingsResponse]
+    """Gives what holds at a path, and what it states itself."""
+    ListPathSettings: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.ListPathSettingsRequest, _namespace_pb2.ListPathSettingsResponse]
+    """Lists the settings below a path."""
+    CreateSnapshot: _grpc.UnaryUnaryMultiCallable[_snapshots_pb2.CreateSnapshotRequest, _snapshots_pb2.CreateSnapshotResponse]
+    """Names a point in the history of a subtree."""
+    ListSnapshots: _grpc.UnaryUnaryMultiCallable[_snapshots_pb2.ListSnapshotsRequest, _snapshots_pb2.ListSnapshotsResponse]
+    """Lists snapshots, newest first."""
+    Diff: _grpc.UnaryUnaryMultiCallable[_snapshots_pb2.DiffRequest, _snapshots_pb2.DiffResponse]
+    """Says what differs between two points."""
+    Rollback: _grpc.UnaryUnaryMultiCallable[_snapshots_pb2.RollbackRequest, _snapshots_pb2.RollbackResponse]
+    """Gives a subtree the state of a snapshot, by new revisions. Erased items stay erased."""
+    Watch: _grpc.UnaryStreamMultiCallable[_transfer_pb2.WatchRequest, _transfer_pb2.WatchResponse]
+    """Sends changes of a subtree as they are committed; resumable."""
+    Export: _grpc.UnaryStreamMultiCallable[_transfer_pb2.ExportRequest, _transfer_pb2.ExportResponse]
+    """Gives a subtree as files, with manifest and checksums."""
+    Import: _grpc.UnaryUnaryMultiCallable[_transfer_pb2.ImportRequest, _transfer_pb2.ImportResponse]
+    """Takes one part of an export in, with the same ids; safe to repeat."""
+    Explain: _grpc.UnaryUnaryMultiCallable[_memoryfs_pb2.ExplainRequest, _memoryfs_pb2.ExplainResponse]
+    """For auditors: why expected items are in an answer or not."""
+    MigrateIndex: _grpc.UnaryUnaryMultiCallable[_admin_pb2.MigrateIndexRequest, _admin_pb2.MigrateIndexResponse]
+    """Moves the vector index to another backend while reads and writes go on."""
+    VerifyIndex: _grpc.UnaryUnaryMultiCallable[_admin_pb2.VerifyIndexRequest, _admin_pb2.VerifyIndexResponse]
+    """Compares the vector index with the truth, as a job."""
+    GetIndexStatus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetIndexStatusRequest, _admin_pb2.GetIndexStatusResponse]
+    """Gives the state of the vector index."""
 
 @_typing.type_check_only
 class MemoryFSAsyncStub(MemoryFSStub):
@@ -65,10 +125,64 @@ class MemoryFSAsyncStub(MemoryFSStub):
     """Gives one item by name."""
     List: _aio.UnaryUnaryMultiCallable[_memoryfs_pb2.ListRequest, _memoryfs_pb2.ListResponse]  # type: ignore[assignment]
     """Lists the items below a path, newest first, in pages."""
-    Forget: _aio.UnaryUnaryMultiCallable[_memoryfs_pb2.ForgetRequest, _memoryfs_pb2.ForgetResponse]  # type: ignore[assignment]
+    Stat: _aio.UnaryUnaryMultiCallable[_namespace_pb2.StatRequest, _namespace_pb2.StatResponse]  # type: ignore[assignment]
+    """Counts what the caller may read below a path."""
+    Move: _aio.UnaryUnaryMultiCallable[_namespace_pb2.MoveRequest, _namespace_pb2.MoveResponse]  # type: ignore[assignment]
+    """Moves items or a subtree to another place; ids, history and lineage stay."""
+    Forget: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.ForgetRequest, _lifecycle_pb2.ForgetResponse]  # type: ignore[assignment]
     """Takes items out of every read path until they are restored."""
-    Restore: _aio.UnaryUnaryMultiCallable[_memoryfs_pb2.RestoreRequest, _memoryfs_pb2.RestoreResponse]  # type: ignore[assignment]
+    Restore: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.RestoreRequest, _lifecycle_pb2.RestoreResponse]  # type: ignore[assignment]
     """Brings forgotten items back as they were."""
+    Purge: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]  # type: ignore[assignment]
+    """Erases items, a subtree or a whole person from every service, as a job with a receipt."""
+    GetReceipt: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetReceiptRequest, _admin_pb2.GetReceiptResponse]  # type: ignore[assignment]
+    """Gives the signed receipt of a purge."""
+    Merge: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.MergeRequest, _lifecycle_pb2.MergeResponse]  # type: ignore[assignment]
+    """Makes one more abstract item of several, which become superseded."""
+    Promote: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.PromoteRequest, _lifecycle_pb2.PromoteResponse]  # type: ignore[assignment]
+    """Lets a candidate through the gate, by evidence or by a person."""
+    Dispute: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.DisputeRequest, _lifecycle_pb2.DisputeResponse]  # type: ignore[assignment]
+    """Sends an active item back behind the gate."""
+    History: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.HistoryRequest, _lifecycle_pb2.HistoryResponse]  # type: ignore[assignment]
+    """Gives what became of an item, newest first."""
+    Revert: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.RevertRequest, _lifecycle_pb2.RevertResponse]  # type: ignore[assignment]
+    """Gives an item the values of an earlier revision, as a new revision."""
+    Lineage: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.LineageRequest, _lifecycle_pb2.LineageResponse]  # type: ignore[assignment]
+    """Gives where an item came from and what came of it."""
+    Bind: _aio.UnaryUnaryMultiCallable[_bindings_pb2.BindRequest, _bindings_pb2.BindResponse]  # type: ignore[assignment]
+    """Attaches paths to a session, a task or an agent: defaults and a ceiling, never a grant."""
+    Unbind: _aio.UnaryUnaryMultiCallable[_bindings_pb2.UnbindRequest, _bindings_pb2.UnbindResponse]  # type: ignore[assignment]
+    """Ends a binding."""
+    ListBindings: _aio.UnaryUnaryMultiCallable[_bindings_pb2.ListBindingsRequest, _bindings_pb2.ListBindingsResponse]  # type: ignore[assignment]
+    """Lists the caller's bindings, newest first."""
+    SetPathSettings: _aio.UnaryUnaryMultiCallable[_namespace_pb2.SetPathSettingsRequest, _namespace_pb2.SetPathSettingsResponse]  # type: ignore[assignment]
+    """Sets what holds below a path."""
+    GetPathSettings: _aio.UnaryUnaryMultiCallable[_namespace_pb2.GetPathSettingsRequest, _namespace_pb2.GetPathSettingsResponse]  # type: ignore[assignment]
+    """Gives what holds at a path, and what it states itself."""
+    ListPathSettings: _aio.UnaryUnaryMultiCallable[_namespace_pb2.ListPathSettingsRequest, _namespace_pb2.ListPathSettingsResponse]  # type: ignore[assignment]
+    """Lists the settings below a path."""
+    CreateSnapshot: _aio.UnaryUnaryMultiCallable[_snapshots_pb2.CreateSnapshotRequest, _snapshots_pb2.CreateSnapshotResponse]  # type: ignore[assignment]
+    """Names a point in the history of a subtree."""
+    ListSnapshots: _aio.UnaryUnaryMultiCallable[_snapshots_pb2.ListSnapshotsRequest, _snapshots_pb2.ListSnapshotsResponse]  # type: ignore[assignment]
+    """Lists snapshots, newest first."""
+    Diff: _aio.UnaryUnaryMultiCallable[_snapshots_pb2.DiffRequest, _snapshots_pb2.DiffResponse]  # type: ignore[assignment]
+    """Says what differs between two points."""
+    Rollback: _aio.UnaryUnaryMultiCallable[_snapshots_pb2.RollbackRequest, _snapshots_pb2.RollbackResponse]  # type: ignore[assignment]
+    """Gives a subtree the state of a snapshot, by new revisions. Erased items stay erased."""
+    Watch: _aio.UnaryStreamMultiCallable[_transfer_pb2.WatchRequest, _transfer_pb2.WatchResponse]  # type: ignore[assignment]
+    """Sends changes of a subtree as they are committed; resumable."""
+    Export: _aio.UnaryStreamMultiCallable[_transfer_pb2.ExportRequest, _transfer_pb2.ExportResponse]  # type: ignore[assignment]
+    """Gives a subtree as files, with manifest and checksums."""
+    Import: _aio.UnaryUnaryMultiCallable[_transfer_pb2.ImportRequest, _transfer_pb2.ImportResponse]  # type: ignore[assignment]
+    """Takes one part of an export in, with the same ids; safe to repeat."""
+    Explain: _aio.UnaryUnaryMultiCallable[_memoryfs_pb2.ExplainRequest, _memoryfs_pb2.ExplainResponse]  # type: ignore[assignment]
+    """For auditors: why expected items are in an answer or not."""
+    MigrateIndex: _aio.UnaryUnaryMultiCallable[_admin_pb2.MigrateIndexRequest, _admin_pb2.MigrateIndexResponse]  # type: ignore[assignment]
+    """Moves the vector index to another backend while reads and writes go on."""
+    VerifyIndex: _aio.UnaryUnaryMultiCallable[_admin_pb2.VerifyIndexRequest, _admin_pb2.VerifyIndexResponse]  # type: ignore[assignment]
+    """Compares the vector index with the truth, as a job."""
+    GetIndexStatus: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetIndexStatusRequest, _admin_pb2.GetIndexStatusResponse]  # type: ignore[assignment]
+    """Gives the state of the vector index."""
 
 class MemoryFSServicer(metaclass=_abc_1.ABCMeta):
     """Path-addressed memory. Tenant, user and roles come from the caller's token;
@@ -109,19 +223,235 @@ class MemoryFSServicer(metaclass=_abc_1.ABCMeta):
         """Lists the items below a path, newest first, in pages."""
 
     @_abc_1.abstractmethod
+    def Stat(
+        self,
+        request: _namespace_pb2.StatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namespace_pb2.StatResponse, _abc.Awaitable[_namespace_pb2.StatResponse]]:
+        """Counts what the caller may read below a path."""
+
+    @_abc_1.abstractmethod
+    def Move(
+        self,
+        request: _namespace_pb2.MoveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namespace_pb2.MoveResponse, _abc.Awaitable[_namespace_pb2.MoveResponse]]:
+        """Moves items or a subtree to another place; ids, history and lineage stay."""
+
+    @_abc_1.abstractmethod
     def Forget(
         self,
-        request: _memoryfs_pb2.ForgetRequest,
+        request: _lifecycle_pb2.ForgetRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_memoryfs_pb2.ForgetResponse, _abc.Awaitable[_memoryfs_pb2.ForgetResponse]]:
+    ) -> _typing.Union[_lifecycle_pb2.ForgetResponse, _abc.Awaitable[_lifecycle_pb2.ForgetResponse]]:
         """Takes items out of every read path until they are restored."""
 
     @_abc_1.abstractmethod
     def Restore(
         self,
-        request: _memoryfs_pb2.RestoreRequest,
+        request: _lifecycle_pb2.RestoreRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_memoryfs_pb2.RestoreResponse, _abc.Awaitable[_memoryfs_pb2.RestoreResponse]]:
+    ) -> _typing.Union[_lifecycle_pb2.RestoreResponse, _abc.Awaitable[_lifecycle_pb2.RestoreResponse]]:
         """Brings forgotten items back as they were."""
+
+    @_abc_1.abstractmethod
+    def Purge(
+        self,
+        request: _admin_pb2.PurgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.PurgeResponse, _abc.Awaitable[_admin_pb2.PurgeResponse]]:
+        """Erases items, a subtree or a whole person from every service, as a job with a receipt."""
+
+    @_abc_1.abstractmethod
+    def GetReceipt(
+        self,
+        request: _admin_pb2.GetReceiptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.GetReceiptResponse, _abc.Awaitable[_admin_pb2.GetReceiptResponse]]:
+        """Gives the signed receipt of a purge."""
+
+    @_abc_1.abstractmethod
+    def Merge(
+        self,
+        request: _lifecycle_pb2.MergeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lifecycle_pb2.MergeResponse, _abc.Awaitable[_lifecycle_pb2.MergeResponse]]:
+        """Makes one more abstract item of several, which become superseded."""
+
+    @_abc_1.abstractmethod
+    def Promote(
+        self,
+        request: _lifecycle_pb2.PromoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lifecycle_pb2.PromoteResponse, _abc.Awaitable[_lifecycle_pb2.PromoteResponse]]:
+        """Lets a candidate through the gate, by evidence or by a person."""
+
+    @_abc_1.abstractmethod
+    def Dispute(
+        self,
+        request: _lifecycle_pb2.DisputeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lifecycle_pb2.DisputeResponse, _abc.Awaitable[_lifecycle_pb2.DisputeResponse]]:
+        """Sends an active item back behind the gate."""
+
+    @_abc_1.abstractmethod
+    def History(
+        self,
+        request: _lifecycle_pb2.HistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lifecycle_pb2.HistoryResponse, _abc.Awaitable[_lifecycle_pb2.HistoryResponse]]:
+        """Gives what became of an item, newest first."""
+
+    @_abc_1.abstractmethod
+    def Revert(
+        self,
+        request: _lifecycle_pb2.RevertRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lifecycle_pb2.RevertResponse, _abc.Awaitable[_lifecycle_pb2.RevertResponse]]:
+        """Gives an item the values of an earlier revision, as a new revision."""
+
+    @_abc_1.abstractmethod
+    def Lineage(
+        self,
+        request: _lifecycle_pb2.LineageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lifecycle_pb2.LineageResponse, _abc.Awaitable[_lifecycle_pb2.LineageResponse]]:
+        """Gives where an item came from and what came of it."""
+
+    @_abc_1.abstractmethod
+    def Bind(
+        self,
+        request: _bindings_pb2.BindRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bindings_pb2.BindResponse, _abc.Awaitable[_bindings_pb2.BindResponse]]:
+        """Attaches paths to a session, a task or an agent: defaults and a ceiling, never a grant."""
+
+    @_abc_1.abstractmethod
+    def Unbind(
+        self,
+        request: _bindings_pb2.UnbindRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bindings_pb2.UnbindResponse, _abc.Awaitable[_bindings_pb2.UnbindResponse]]:
+        """Ends a binding."""
+
+    @_abc_1.abstractmethod
+    def ListBindings(
+        self,
+        request: _bindings_pb2.ListBindingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bindings_pb2.ListBindingsResponse, _abc.Awaitable[_bindings_pb2.ListBindingsResponse]]:
+        """Lists the caller's bindings, newest first."""
+
+    @_abc_1.abstractmethod
+    def SetPathSettings(
+        self,
+        request: _namespace_pb2.SetPathSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namespace_pb2.SetPathSettingsResponse, _abc.Awaitable[_namespace_pb2.SetPathSettingsResponse]]:
+        """Sets what holds below a path."""
+
+    @_abc_1.abstractmethod
+    def GetPathSettings(
+        self,
+        request: _namespace_pb2.GetPathSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namespace_pb2.GetPathSettingsResponse, _abc.Awaitable[_namespace_pb2.GetPathSettingsResponse]]:
+        """Gives what holds at a path, and what it states itself."""
+
+    @_abc_1.abstractmethod
+    def ListPathSettings(
+        self,
+        request: _namespace_pb2.ListPathSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namespace_pb2.ListPathSettingsResponse, _abc.Awaitable[_namespace_pb2.ListPathSettingsResponse]]:
+        """Lists the settings below a path."""
+
+    @_abc_1.abstractmethod
+    def CreateSnapshot(
+        self,
+        request: _snapshots_pb2.CreateSnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_snapshots_pb2.CreateSnapshotResponse, _abc.Awaitable[_snapshots_pb2.CreateSnapshotResponse]]:
+        """Names a point in the history of a subtree."""
+
+    @_abc_1.abstractmethod
+    def ListSnapshots(
+        self,
+        request: _snapshots_pb2.ListSnapshotsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_snapshots_pb2.ListSnapshotsResponse, _abc.Awaitable[_snapshots_pb2.ListSnapshotsResponse]]:
+        """Lists snapshots, newest first."""
+
+    @_abc_1.abstractmethod
+    def Diff(
+        self,
+        request: _snapshots_pb2.DiffRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_snapshots_pb2.DiffResponse, _abc.Awaitable[_snapshots_pb2.DiffResponse]]:
+        """Says what differs between two points."""
+
+    @_abc_1.abstractmethod
+    def Rollback(
+        self,
+        request: _snapshots_pb2.RollbackRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_snapshots_pb2.RollbackResponse, _abc.Awaitable[_snapshots_pb2.RollbackResponse]]:
+        """Gives a subtree the state of a snapshot, by new revisions. Erased items stay erased."""
+
+    @_abc_1.abstractmethod
+    def Watch(
+        self,
+        request: _transfer_pb2.WatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_transfer_pb2.WatchResponse], _abc.AsyncIterator[_transfer_pb2.WatchResponse]]:
+        """Sends changes of a subtree as they are committed; resumable."""
+
+    @_abc_1.abstractmethod
+    def Export(
+        self,
+        request: _transfer_pb2.ExportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_transfer_pb2.ExportResponse], _abc.AsyncIterator[_transfer_pb2.ExportResponse]]:
+        """Gives a subtree as files, with manifest and checksums."""
+
+    @_abc_1.abstractmethod
+    def Import(
+        self,
+        request: _transfer_pb2.ImportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transfer_pb2.ImportResponse, _abc.Awaitable[_transfer_pb2.ImportResponse]]:
+        """Takes one part of an export in, with the same ids; safe to repeat."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _memoryfs_pb2.ExplainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memoryfs_pb2.ExplainResponse, _abc.Awaitable[_memoryfs_pb2.ExplainResponse]]:
+        """For auditors: why expected items are in an answer or not."""
+
+    @_abc_1.abstractmethod
+    def MigrateIndex(
+        self,
+        request: _admin_pb2.MigrateIndexRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.MigrateIndexResponse, _abc.Awaitable[_admin_pb2.MigrateIndexResponse]]:
+        """Moves the vector index to another backend while reads and writes go on."""
+
+    @_abc_1.abstractmethod
+    def VerifyIndex(
+        self,
+        request: _admin_pb2.VerifyIndexRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.VerifyIndexResponse, _abc.Awaitable[_admin_pb2.VerifyIndexResponse]]:
+        """Compares the vector index with the truth, as a job."""
+
+    @_abc_1.abstractmethod
+    def GetIndexStatus(
+        self,
+        request: _admin_pb2.GetIndexStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.GetIndexStatusResponse, _abc.Awaitable[_admin_pb2.GetIndexStatusResponse]]:
+        """Gives the state of the vector index."""
 
 def add_MemoryFSServicer_to_server(servicer: MemoryFSServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,1 @@
+"""MemoryFS on the wire, one mixin per capability: parse, call one operation, render."""

@@ -1,0 +1,129 @@
+"""RPCs of the contract that are not built yet: each leaves this file when it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
+
+import grpc
+
+from memoryos_memoryfs.servicers.calls import WithParts
+
+
+class UnbuiltServicer(WithParts):
+    """Answers UNIMPLEMENTED."""
+
+    async def Stat(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Move(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def SetPathSettings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def GetPathSettings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def ListPathSettings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Promote(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Dispute(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Merge(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def History(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Revert(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Lineage(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Bind(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Unbind(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def ListBindings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def CreateSnapshot(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def ListSnapshots(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Diff(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Rollback(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Watch(self, request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+        """See the proto."""
+        await _unbuilt(context)
+        yield
+
+    async def Export(self, request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+        """See the proto."""
+        await _unbuilt(context)
+        yield
+
+    async def Import(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Purge(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def GetReceipt(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def MigrateIndex(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def VerifyIndex(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def GetIndexStatus(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+    async def Explain(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        """See the proto."""
+        await _unbuilt(context)
+
+
+async def _unbuilt(context: grpc.aio.ServicerContext) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not built yet")
+    raise AssertionError
