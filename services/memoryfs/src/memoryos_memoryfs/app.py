@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos_audit import DenialRecorder, ReadRecorder
 from memoryos_core.clock import Clock, SystemClock
-from memoryos_core.config import Config
+from memoryos_core.config import Config, ConfigError
 from memoryos_core.ids import UlidSource
 from memoryos_core.keys import KeySet
 from memoryos_core.sections import IdentitySection, SealingSection
@@ -24,18 +25,27 @@ from memoryos_postgres import Database, PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_telemetry import TelemetrySection, configure
+from memoryos_vectors.adapters.guarded import GuardedIndex
 from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
+from memoryos_vectors.breaker import Breaker
+from memoryos_vectors.build import build_derived
 from memoryos_vectors.config import PgVectorSection
 from memoryos_vectors.models import IndexedModels
+from memoryos_vectors.ports import DerivedIndex
+from memoryos_vectors.qdrant_config import QdrantSection
 
 from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
+from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
 from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
 from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
-from memoryos_memoryfs.adapters.session import Shared
+from memoryos_memoryfs.adapters.session import CopyReads, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.config import MemoryFSSection
+from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
+from memoryos_memoryfs.index_ports import Backend
+from memoryos_memoryfs.operations.adopt_backend import adopt_backend
 from memoryos_memoryfs.operations.embed_pending import embed_pending
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import EmbedQueue
@@ -46,6 +56,7 @@ SECTIONS = (
     TelemetrySection,
     PostgresSection,
     PgVectorSection,
+    QdrantSection,
     IdentitySection,
     SealingSection,
     ModelsSection,
@@ -57,9 +68,13 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def running(
-    config: Config, *, clock: Clock | None = None, embedder: Embedder | None = None
+    config: Config,
+    *,
+    clock: Clock | None = None,
+    embedder: Embedder | None = None,
+    derived: DerivedIndex | None = None,
 ) -> AsyncIterator[Server]:
-    """Give a serving server; `embedder` and `clock` replace the configured ones in tests."""
+    """Give a serving server; `clock`, `embedder` and `derived` replace the configured ones in tests."""
     clock = clock or SystemClock()
     telemetry = configure(config[TelemetrySection], SERVICE, clock)
     async with AsyncExitStack() as stack:
@@ -73,17 +88,22 @@ async def running(
             embedder = build_embedder(config[ModelsSection])
             stack.push_async_callback(embedder.close)
         keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
+        models = IndexedModels({embedder.model_id: embedder.dimensions})
+        copy = await _copy_of(config, models, derived, stack)
         shared = Shared(
             keyring=keyring,
             idempotency=Idempotency(keyring),
             names=Names(),
             hashes=TokenHashes(),
-            models=IndexedModels({embedder.model_id: embedder.dimensions}),
+            models=models,
             model_id=embedder.model_id,
             ann=AnnRoutes(config[PgVectorSection], clock),
             clock=clock,
+            copy=copy,
         )
         section = config[MemoryFSSection]
+        outbox, backends = PgIndexOutbox(database, config[QdrantSection]), PgBackendState(database)
+        await adopt_backend(backends, outbox, Backend(section.vector_backend))
         upkeep = PgUpkeep(database, shared.models)
         parts = Parts(
             storage=PgStorage(database, shared),
@@ -108,6 +128,11 @@ async def running(
             asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section)),
             asyncio.create_task(_keep_up(upkeep, clock, section.upkeep_s)),
         ]
+        if copy is not None:
+            tell = partial(server.set_part_health, HEALTH_PART)
+            workers.append(
+                asyncio.create_task(copy_forever(outbox, backends, copy.index, models, config[QdrantSection], tell))
+            )
         try:
             yield server
         finally:
@@ -115,6 +140,24 @@ async def running(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _copy_of(
+    config: Config, models: IndexedModels, derived: DerivedIndex | None, stack: AsyncExitStack
+) -> CopyReads | None:
+    """Give the copy of the dense index where the configuration names one."""
+    section = config[QdrantSection]
+    try:
+        derived = derived or build_derived(section, models)
+    except ValueError as error:
+        raise ConfigError(f"configuration qdrant.url: {error}") from None
+    if derived is None:
+        if Backend(config[MemoryFSSection].vector_backend) is Backend.QDRANT:
+            raise ConfigError("configuration qdrant.url: needed, since memoryfs.vector_backend is qdrant")
+        return None
+    stack.push_async_callback(derived.close)
+    guarded = GuardedIndex(derived, Breaker(), search_s=section.search_timeout_s, write_s=section.write_timeout_s)
+    return CopyReads(index=guarded, pending_max=section.pending_max)
 
 
 async def serve(config: Config, stop: asyncio.Event) -> None:

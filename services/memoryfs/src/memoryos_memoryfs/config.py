@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from memoryos_core.config import Section
 from pydantic import Field
@@ -13,6 +13,10 @@ class MemoryFSSection(Section):
 
     section: ClassVar[str] = "memoryfs"
 
+    vector_backend: Literal["pgvector", "qdrant"] = Field(
+        default="pgvector",
+        description="Which index answers by meaning; PostgreSQL keeps the vectors anyway. qdrant needs qdrant.url.",
+    )
     embed_timeout_s: float = Field(
         default=8.0,
         gt=0,

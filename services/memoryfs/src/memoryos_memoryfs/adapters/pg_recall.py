@@ -11,6 +11,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_postgres import queries
 from memoryos_vectors.ports import Exactness, IndexScope, VectorQuery
 
+from memoryos_memoryfs.adapters.dense_arm import search_dense
 from memoryos_memoryfs.adapters.pg_items import IDS_MAX, PgItems
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
@@ -59,7 +60,8 @@ class PgRecall:
 
     async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:
         """See `RecallIndex.dense`."""
-        answer = await self._session.vectors().search(
+        found = await search_dense(
+            self._session,
             IndexScope(tenant=self._session.tenant, principal_ids=within.reader_ids),
             VectorQuery(
                 model_id=self._session.shared.model_id,
@@ -70,11 +72,13 @@ class PgRecall:
                 score_ids=tuple(named),
             ),
         )
+        answer = found.answer
         return DenseAnswer(
             scores={hit.item_id: hit.score for hit in answer.hits},
             asked=answer.scores,
             compared_count=answer.compared_count,
             exact=answer.exactness is Exactness.EXACT,
+            fallback=found.fallback,
         )
 
     async def lexical(self, within: Within, words: Mapping[str, int], limit: int) -> LexicalAnswer:

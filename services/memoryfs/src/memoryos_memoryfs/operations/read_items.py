@@ -38,6 +38,7 @@ class Degradation(IntEnum):
 
     NO_DENSE = 1
     PENDING_VECTORS = 2
+    INDEX_FALLBACK = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class _Ranking:
     """No further candidate exists."""
     unvectored: bool
     """An item that holds the words has no vector of this model: others may lack theirs, too."""
+    fallback: bool
+    """PostgreSQL compared the vectors in the place of the configured index."""
 
 
 async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
@@ -148,6 +151,8 @@ async def _recall(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> R
         degradations.append(Degradation.NO_DENSE)
     if within.pending or ranking.unvectored:
         degradations.append(Degradation.PENDING_VECTORS)
+    if ranking.fallback:
+        degradations.append(Degradation.INDEX_FALLBACK)
     return Recalled(hits=ranking.hits, exactness=ranking.exactness, degradations=tuple(degradations))
 
 
@@ -164,10 +169,10 @@ async def _ranked(parts: Parts, work: Work, path: MemoryPath, within: Within, as
     exactness = Exactness.TRUNCATED if words.truncated or within.truncated else Exactness.EXACT
     whole = len(words.best) == len(words.shares)
     candidates = set(words.best)
-    dense = None
+    dense, fallback = None, False
     if asked.vector is not None:
         near = await work.index.dense(within, asked.vector, asked.depth, named=words.best)
-        dense = {**near.asked, **near.scores}
+        dense, fallback = {**near.asked, **near.scores}, near.fallback
         candidates.update(dense)
         whole = whole and near.compared_count == len(near.scores)
         if not near.exact and exactness is Exactness.EXACT:
@@ -178,6 +183,7 @@ async def _ranked(parts: Parts, work: Work, path: MemoryPath, within: Within, as
         exactness=exactness,
         whole=whole,
         unvectored=dense is not None and not dense.keys() >= set(words.best),
+        fallback=fallback,
     )
 
 

@@ -1,0 +1,119 @@
+"""What the copy of the dense index asks of storage. Adapters live in adapters/.
+
+The tables behind it hold names and vectors, no content, and are read across
+tenants: whoever copies, compares or counts acts for no reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import Protocol
+
+from memoryos_vectors.ports import VectorEntry
+
+
+class Backend(StrEnum):
+    """Where vectors are searched."""
+
+    PGVECTOR = "pgvector"
+    QDRANT = "qdrant"
+
+
+class Phase(IntEnum):
+    """How far a move has come; numbers of the proto's MigrationPhase."""
+
+    NONE = 0
+    DUAL_WRITE = 1
+    BACKFILL = 2
+    VERIFY = 3
+    READY = 4
+    CUT_OVER = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """Which index answers searches, and which is written beside it; one state for the installation."""
+
+    configured: Backend
+    serving: Backend
+    feeding: bool
+    """Changes are copied to Qdrant."""
+    phase: Phase = Phase.NONE
+    target: Backend | None = None
+    """Where a move leads to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What waits to be copied."""
+
+    pending_count: int
+    oldest_time: datetime | None
+    dead_count: int
+    unembedded_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedChange:
+    """An item that changed, and the rows of the outbox that say so."""
+
+    tenant: str
+    item_id: str
+    seqs: tuple[int, ...]
+    attempts: int
+
+
+class ClaimedChanges(Protocol):
+    """Changes that are this worker's until the block ends."""
+
+    @property
+    def changes(self) -> Sequence[NamedChange]:
+        """What was claimed; several tenants have their share."""
+
+    async def truth(self, tenant: str, item_ids: Sequence[str]) -> Mapping[str, Sequence[VectorEntry]]:
+        """Give the current vectors of the items by model, at least as new as the changes."""
+
+    async def done(self, changes: Sequence[NamedChange]) -> None:
+        """Forget the rows that were claimed; a change made since stays."""
+
+    async def put_off(self, change: NamedChange, reason: str) -> bool:
+        """Try again later, each time after twice as long; tell whether it is given up."""
+
+
+class IndexOutbox(Protocol):
+    """The changes that are not copied yet."""
+
+    def claim(self, limit: int) -> AbstractAsyncContextManager[ClaimedChanges]:
+        """Claim some; what another worker holds is passed over. What is not `done` stays."""
+
+    async def name_all(self, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
+        """Name the next `limit` items that have vectors, as if they had changed; give the last one, None at the end."""
+
+    async def pending(self, tenant: str, item_ids: Sequence[str]) -> frozenset[str]:
+        """Give those of the items that wait."""
+
+    async def name(self, tenant: str, item_ids: Sequence[str]) -> None:
+        """Name these items, as if they had changed."""
+
+    async def backlog(self, tenant: str | None) -> Backlog:
+        """Give what waits, of one tenant or of all."""
+
+    async def clear(self) -> None:
+        """Forget everything that waits: nobody will copy it."""
+
+
+class BackendState(Protocol):
+    """The row that says which index answers."""
+
+    async def get(self) -> Backends:
+        """Give the state."""
+
+    async def change(self, before: Backends, after: Backends) -> bool:
+        """Replace the state, unless it is no longer `before`.
+
+        Whatever was written to the vectors before is committed by then, and whatever follows sees the new state.
+        """
