@@ -14,6 +14,7 @@ from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_core.clock import SystemClock
 from memoryos_core.paths import MemoryPath
 from memoryos_memoryfs.adapters.names import Names
+from memoryos_memoryfs.adapters.newest_ids import newest_ids
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.places import place_of
@@ -22,7 +23,7 @@ from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.domain.tokens import query_tokens
 from memoryos_memoryfs.ports import NO_FILTER
 from memoryos_models.unit import unit_rows
-from memoryos_postgres import Database, queries, roles
+from memoryos_postgres import Database, roles
 from memoryos_postgres.errors import ScopeMissing
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
@@ -39,6 +40,7 @@ INDEX_TABLES = (
     "memoryfs.parked_vectors",
     "memoryfs.item_embeds",
     "memoryfs.item_access",
+    "memoryfs.vector_indexes",
 )
 
 
@@ -98,19 +100,9 @@ async def test_acl_is_applied_inside_the_walk_of_the_newest(alice, bob, service,
     mine = await write_one(bob)
     scope = scope_of(user="bob")
     async with database_of_memoryfs.scoped(scope) as tx:
-        place = await place_of(session_of(tx, scope, keys), PATH)
-        rows = await tx.fetch_all(
-            queries.load("memoryos_memoryfs")["newest_ids"],
-            {
-                "tenant": "acme",
-                "reader_ids": list(place.reader_ids),
-                "path_ids": list(place.path_ids),
-                "before_time": datetime.max.replace(tzinfo=UTC),
-                "before_id": "~",
-                "limit": 10,
-            },
-        )
-    assert [row["item_id"] for row in rows] == [mine]
+        session = session_of(tx, scope, keys)
+        found = await newest_ids(session, await place_of(session, PATH), (datetime.max.replace(tzinfo=UTC), "~"), 10)
+    assert [item_id for item_id, _ in found] == [mine]
 
 
 async def test_rarity_counts_only_what_the_reader_may_see(alice, bob):

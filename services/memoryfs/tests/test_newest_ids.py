@@ -1,0 +1,84 @@
+"""The newest items of any reader, however many others there are, equal a plain sort of what it may see."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from memoryos_core.clock import SystemClock
+from memoryos_memoryfs.adapters import newest_ids as module
+from memoryos_memoryfs.adapters.names import Names
+from memoryos_memoryfs.adapters.newest_ids import newest_ids
+from memoryos_memoryfs.adapters.places import Place
+from memoryos_memoryfs.adapters.session import Session, Shared
+from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+from memoryos_postgres import Database, roles
+from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
+from memoryos_testing import scope_of
+from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
+from memoryos_vectors.models import IndexedModels
+
+pytestmark = pytest.mark.integration
+START = datetime(2026, 1, 1, tzinfo=UTC)
+END = (datetime.max.replace(tzinfo=UTC), "~")
+ROWS = 3 * module.LOOKED_AT_MAX
+
+
+@pytest.fixture
+async def rows(database) -> list[tuple[str, datetime, int, list[int]]]:
+    """Items of many owners, of which some share with 7; owner 2 wrote long ago, 3 never."""
+    rng = random.Random(5)
+    made = []
+    for n in range(ROWS):
+        owner = 2 if n < 40 and n % 4 == 0 else rng.choice([1, 1, 1, 4])
+        acl = [owner, 7] if n % 97 == 5 else [owner, 8, 2] if n == 3 else [owner]
+        # Several in one instant: then the id decides.
+        made.append((f"mem_{rng.random():.16f}", START + timedelta(seconds=n // 3), 10 + n % 2, acl))
+    async with await psycopg.AsyncConnection.connect(database.admin_dsn, autocommit=True) as admin:
+        async with admin.cursor() as cursor:
+            await cursor.executemany(
+                "INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, counts, length)"
+                " VALUES ('acme', %s, %s, %s, %s, '{}', '{}', 1)",
+                [(item_id, path_id, acl, at) for item_id, at, path_id, acl in made],
+            )
+        await admin.execute("ANALYZE memoryfs.item_tokens")
+    return made
+
+
+@pytest.fixture
+def shared(keys) -> Shared:
+    keyring = PostgresKeyRing(load_epoch_key(keys.epoch_key_file))
+    return Shared(
+        keyring=keyring,
+        idempotency=Idempotency(keyring),
+        names=Names(),
+        hashes=TokenHashes(),
+        models=IndexedModels({"hash-64": 64}),
+        model_id="hash-64",
+        ann=AnnRoutes(),
+        clock=SystemClock(),
+    )
+
+
+@pytest.mark.parametrize("readers", [(1,), (2,), (3,), (7,), (2, 7), (1, 2, 4), ()])
+@pytest.mark.parametrize("paths", [(10, 11), (11,)])
+async def test_pages_of_the_newest_equal_a_plain_sort(rows, database, shared, readers, paths):
+    expected = sorted(
+        ((at, item_id) for item_id, at, path_id, acl in rows if set(acl) & set(readers) and path_id in paths),
+        reverse=True,
+    )
+    scope = scope_of(user="alice")
+    found: list[tuple[datetime, str]] = []
+    position = END
+    async with Database(database.section, roles.MEMORYFS) as opened, opened.scoped(scope) as tx:
+        session = Session(shared=shared, tx=tx, scope=scope)
+        for _ in range(4):
+            page = await newest_ids(session, Place(readers, paths, False), position, 30)
+            found += [(at, item_id) for item_id, at in page]
+            if len(page) < 30:
+                break
+            position = (page[-1][1], page[-1][0])
+    assert found == expected[:120]
