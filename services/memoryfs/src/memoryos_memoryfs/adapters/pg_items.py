@@ -87,7 +87,7 @@ class PgItems:
         """Give one item in a transaction by itself."""
         params = {"tenant": self._session.tenant, "ids": [item_id]}
         rows = await self._tx.fetch_alone(_QUERIES["find_items"], params)
-        return next(iter(await self._open(rows)), None) if rows else None
+        return next(iter(await self.opened(rows)), None) if rows else None
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
         """See `ItemStore.lock`; the policy for updates hides what is not the caller's own."""
@@ -184,9 +184,9 @@ class PgItems:
         rows = await self._tx.fetch_all(
             _QUERIES[query], {"tenant": self._session.tenant, "ids": list(ids)}, binary=True
         )
-        return {item.id: item for item in await self._open(rows)}
+        return {item.id: item for item in await self.opened(rows)}
 
-    async def _open(self, rows: Sequence[Row]) -> list[Item]:
+    async def opened(self, rows: Sequence[Row]) -> list[Item]:
         """Give the items of rows; one whose key is destroyed is not there any more."""
         tenant, shared = self._session.tenant, self._session.shared
         keys = await shared.keyring.by_ids(self._tx, tenant, {key_id_of(row["sealed"]) for row in rows})
