@@ -226,6 +226,12 @@ async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIte
 
 
 @pytest.fixture
+def service_embedder() -> FlakyEmbedder:
+    """The embedder that a test gives to its services."""
+    return FlakyEmbedder()
+
+
+@pytest.fixture
 async def service(start_service: ServiceFactory) -> Service:
     """A running MemoryFS."""
     return await start_service()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Final
 
 from memoryos_memoryfs.index_ports import Backend, Backends, BackendState, IndexOutbox, Phase
+from memoryos_memoryfs.operations.copy_changes import NAMED_PAGE
 
 _log = logging.getLogger(__name__)
-_NAMED_PAGE: Final = 20_000
 
 
 async def adopt_backend(state: BackendState, outbox: IndexOutbox, configured: Backend) -> Backends:
@@ -33,7 +32,7 @@ async def adopt_backend(state: BackendState, outbox: IndexOutbox, configured: Ba
             return await state.get()
         last: tuple[str, str] | None = ("", "")
         while last is not None:
-            last = await outbox.name_all(last, _NAMED_PAGE)
+            last = await outbox.name_all(last, NAMED_PAGE)
         before = feeding
     if await state.change(before, after) and not after.feeding:
         await outbox.clear()

@@ -15,7 +15,8 @@ from memoryos_vectors.ports import DerivedIndex
 from memoryos_memoryfs.index_ports import BackendState, ClaimedChanges, IndexOutbox, NamedChange
 
 _log = logging.getLogger(__name__)
-_NAMED_PAGE: Final = 20_000
+NAMED_PAGE: Final = 20_000
+"""Items that one transaction names when all of them are to be copied."""
 
 
 async def copy_changes(outbox: IndexOutbox, index: DerivedIndex, models: IndexedModels, limit: int) -> int:
@@ -85,9 +86,10 @@ async def make_copy(outbox: IndexOutbox, state: BackendState, index: DerivedInde
     if await index.exists():
         return False
     if (await state.get()).feeding:
-        _log.warning("the copy of the vector index is not there: made anew")
-        last: tuple[str, str] | None = ("", "")
+        last = await outbox.name_all(("", ""), NAMED_PAGE)
+        if last is not None:
+            _log.warning("the copy of the vector index is not there: made anew")
         while last is not None:
-            last = await outbox.name_all(last, _NAMED_PAGE)
+            last = await outbox.name_all(last, NAMED_PAGE)
     await index.create()
     return True
