@@ -10,8 +10,6 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import descriptor_pool
-from google.protobuf.message_factory import GetMessageClass
 from memoryos.erasure.v1 import erasure_pb2_grpc  # noqa: F401  registers its service
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
 from memoryos.jobs.v1 import jobs_pb2_grpc  # noqa: F401  registers its service
@@ -23,10 +21,12 @@ from memoryos_core.keys import KeySet, PrivateKey, Use
 from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner, TokenVerifier
 from memoryos_grpc import METHOD_RULES, Caller, Channels, DenialKind, GrpcSection, MethodRule, Server
 from memoryos_telemetry import Telemetry, TelemetrySection
+from memoryos_testing.servicers import completed
 
 IDENTITY = Identity(tenant="acme", user="u42", roles=frozenset({"user", "agent", "reviewer"}))
 
 
+@completed("memoryos.memoryfs.v1.MemoryFS", lambda self, request, context, empty: self._run(request, context, empty))
 class ScriptedMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
     """MemoryFS whose methods do what a test puts into `behaviour`."""
 
@@ -39,22 +39,6 @@ class ScriptedMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
         if self.behaviour is None:
             return empty
         return await self.behaviour(request, context) or empty
-
-
-def _scripted(reply: type[Any], *, streams: bool) -> Callable[..., Any]:
-    async def call(self: ScriptedMemoryFS, request: Any, context: Any) -> Any:
-        return await self._run(request, context, reply())
-
-    async def stream(self: ScriptedMemoryFS, request: Any, context: Any) -> AsyncIterator[Any]:
-        yield await self._run(request, context, reply())
-
-    return stream if streams else call
-
-
-for _method in descriptor_pool.Default().FindServiceByName("memoryos.memoryfs.v1.MemoryFS").methods:
-    _reply = GetMessageClass(_method.output_type)
-    setattr(ScriptedMemoryFS, _method.name, _scripted(_reply, streams=_method.server_streaming))
-ScriptedMemoryFS.__abstractmethods__ = frozenset()
 
 
 class ScriptedTasks(tasks_pb2_grpc.TasksServicer):

@@ -22,6 +22,7 @@ from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind
 from memoryos_harness.domain.tasks import CallIds
 from memoryos_harness.errors import LeaseLost
 from memoryos_harness.ports import RecalledItem, Skill
+from memoryos_testing.servicers import completed
 
 IDS = UlidSource()
 Verify = Callable[[str], Identity]
@@ -284,13 +285,12 @@ class FakeReviews(reviews_pb2_grpc.ReviewsServicer):
         return reviews_pb2.GetReviewResponse(review=review)
 
 
+@completed("memoryos.memoryfs.v1.MemoryFS", lambda self, request, context, empty: _not_here(self, request, context))
 class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
     """InMemoryMemory over gRPC, behind the real interceptors."""
 
     def __init__(self, memory: InMemoryMemory) -> None:
         self.memory = memory
-
-    Write = Get = List = Forget = Restore = _not_here
 
     async def Read(self, request: memoryfs_pb2.ReadRequest, context: grpc.aio.ServicerContext):
         found = await self.memory.recall(

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
+from memoryos_core.feed import FeedPage, follow
 from memoryos_core.scope import Scope
 
 from memoryos_harness.domain.states import ENDED
@@ -13,8 +14,6 @@ from memoryos_harness.domain.tasks import Step, TaskEvent
 from memoryos_harness.ports import TaskNews, TaskStore
 
 EVENTS_PAGE: Final = 100
-QUIET_S_MAX: Final = 1.0
-"""Without news the events are read again after this time: a lost notification delays, it does not lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +32,24 @@ async def watch_task(
     Raises TaskNotFound at once. A watcher that comes back with the sequence it
     saw last misses nothing and sees nothing twice.
     """
-    seen = after_sequence
+
+    async def after(seen: int) -> FeedPage[SeenEvent, int]:
+        # Read before the events: a task that has ended by now has its last event.
+        ended = (await store.get(scope, task_id)).state in ENDED
+        events = await store.events(scope, task_id, after_sequence=seen, limit=EVENTS_PAGE)
+        wanted = [event.step_id for event in events if event.step_id]
+        steps = await store.get_steps(scope, task_id, wanted) if wanted else {}
+        last = next((n for n, event in enumerate(events) if event.state in ENDED), None)
+        if last is not None:
+            events = events[: last + 1]
+        return FeedPage(
+            [SeenEvent(event, steps.get(event.step_id)) for event in events],
+            events[-1].sequence if events else seen,
+            more=len(events) == EVENTS_PAGE,
+            ended=last is not None or (ended and not events),
+        )
+
     async with news.of(scope.tenant, task_id) as signal:
-        while True:
-            signal.clear()
-            # Read before the events: a task that has ended by now has its last event.
-            ended = (await store.get(scope, task_id)).state in ENDED
-            events = await store.events(scope, task_id, after_sequence=seen, limit=EVENTS_PAGE)
-            wanted = [event.step_id for event in events if event.step_id]
-            steps = await store.get_steps(scope, task_id, wanted) if wanted else {}
-            for event in events:
-                yield SeenEvent(event, steps.get(event.step_id))
-                seen = event.sequence
-                if event.state in ENDED:
-                    return
-            if not events and ended:
-                return
-            if len(events) < EVENTS_PAGE:
-                await signal.wait(QUIET_S_MAX)
+        async for page in follow(after, after_sequence, news=signal):
+            for seen_event in page.events:
+                yield seen_event
