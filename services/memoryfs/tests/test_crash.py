@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
+import psycopg
 import pytest
 import yaml
 from memoryos.memoryfs.v1 import memoryfs_pb2
@@ -25,7 +26,7 @@ MODULE = "memoryos_memoryfs.main"
 class Process:
     """MemoryFS as a process of its own, on one port file and one database."""
 
-    def __init__(self, database, keys, folder: Path, as_type) -> None:
+    def __init__(self, database, keys, folder: Path, as_type, **sections) -> None:
         self._port_file = folder / "port"
         self._token = keys.token(Identity(tenant="acme", user="alice", roles=frozenset({"agent"})))
         self._as = as_type
@@ -40,6 +41,7 @@ class Process:
             },
             "identity": {"keys_file": str(keys.keys_file)},
             "sealing": {"epoch_key_file": str(keys.epoch_key_file)},
+            **sections,
         }
         self._file = folder / "memoryfs.yaml"
         self._file.write_text(yaml.safe_dump(config))
@@ -87,6 +89,13 @@ def process(database, keys, tmp_path, as_type) -> Process:
     return Process(database, keys, tmp_path, as_type)
 
 
+@pytest.fixture
+def qdrant_process(database, keys, tmp_path, as_type) -> Process:
+    """MemoryFS with its copy on a Qdrant in local mode, kept in a folder."""
+    qdrant = {"url": f"file://{tmp_path}/qdrant", "copy_poll_s": 0.02}
+    return Process(database, keys, tmp_path, as_type, memoryfs={"vector_backend": "qdrant"}, qdrant=qdrant)
+
+
 def entries(text: str, count: int) -> list[memoryfs_pb2.WriteEntry]:
     vector = memoryfs_pb2.Embedding(model="usem3-512", values=[1.0] + [0.0] * 511)
     return [memoryfs_pb2.WriteEntry(content=f"{text} {n}", embedding=vector) for n in range(count)]
@@ -116,6 +125,32 @@ async def test_a_write_killed_around_its_commit_is_whole_or_absent_and_a_retry_g
         vector = memoryfs_pb2.Embedding(model="usem3-512", values=[1.0] + [0.0] * 511)
         for found in (await caller.read_ids("killed", embedding=vector, top_k=100), await caller.read_ids(top_k=100)):
             assert sorted(found) == sorted(item.id for item in items)
+
+
+@pytest.mark.parametrize("point", ["memoryfs.index.before_copy", "memoryfs.index.after_copy"])
+async def test_what_is_acknowledged_is_found_by_meaning_though_the_copier_was_killed(qdrant_process, point, database):
+    process, written = qdrant_process, []
+
+    async def drive(caller) -> None:
+        written.extend(await caller.write_entries(entries("acknowledged", 12), request="r-1"))
+
+    await process.crash_at(point, drive)
+    async with await psycopg.AsyncConnection.connect(database.admin_dsn) as admin:
+        cursor = await admin.execute("SELECT count(DISTINCT item_id) FROM memoryfs.index_outbox")
+        assert await cursor.fetchone() == (12,)
+    async with process.running() as caller:
+        written = await caller.write_entries(entries("acknowledged", 12), request="r-1")
+        embedding = entries("", 1)[0].embedding
+        answer = await caller.read("x", embedding=embedding, top_k=50)
+        assert sorted(hit.item.id for hit in answer.hits) == sorted(result.id for result in written)
+        assert all(hit.details.dense > 0.99 for hit in answer.hits)
+        async with await psycopg.AsyncConnection.connect(database.admin_dsn, autocommit=True) as admin:
+            async with asyncio.timeout(20):
+                while await (await admin.execute("SELECT 1 FROM memoryfs.index_outbox LIMIT 1")).fetchone():  # noqa: ASYNC110 - the process does it
+                    await asyncio.sleep(0.02)
+        answer = await caller.read("x", embedding=embedding, top_k=50)
+        assert sorted(hit.item.id for hit in answer.hits) == sorted(result.id for result in written)
+        assert not answer.degradations
 
 
 async def test_an_update_killed_before_its_commit_leaves_the_old_revision(process):

@@ -19,6 +19,7 @@ SECTION_MODULES: Final = {
     "pgvector": "memoryos_vectors.config",
     "policy": "memoryos_policy.config",
     "postgres": "memoryos_postgres.config",
+    "qdrant": "memoryos_vectors.qdrant_config",
     "sealing": "memoryos_core.sections",
     "telemetry": "memoryos_telemetry.config",
     "tool-gateway": "memoryos_toolgateway.config",
