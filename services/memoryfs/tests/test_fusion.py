@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memoryos_memoryfs.domain.fusion import Corpus, fuse, lexical_shares
+from memoryos_memoryfs.domain.fusion import Corpus, fuse, lexical_shares, own_shares
 from memoryos_memoryfs.domain.tokens import item_tokens, query_tokens
 
 
@@ -90,3 +90,28 @@ def test_the_order_is_that_of_scores_between_zero_and_one(dense: dict[str, float
         if one.id in dense and one.id in lexical:
             better = {**lexical, one.id: 1.0}
             assert next(other.score for other in fuse(dense, better) if other.id == one.id) >= one.score
+
+
+def test_the_words_beside_an_item_add_a_part_of_their_own() -> None:
+    alone = {one.id: one for one in fuse({"a": 0.4, "b": 0.4}, {"a": 0.2})}
+    ranked = {one.id: one for one in fuse({"a": 0.4, "b": 0.4}, {"a": 0.2}, {"b": 0.8})}
+    assert ranked["a"] == alone["a"]
+    assert ranked["b"].score == pytest.approx(0.5 * 0.4 + 0.5 * 0.25 * 0.8)
+    assert ranked["b"].beside == pytest.approx(ranked["b"].score - alone["b"].score)
+    assert ranked["b"].lexical == 0.0
+    assert fuse({"a": 0.4}, None, {"a": 1.0})[0].score == 0.4
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_more_words_beside_an_item_never_lower_its_score(dense: float, share: float, less: float, more: float) -> None:
+    less, more = sorted((less, more))
+    lower, higher = (fuse({"a": dense}, {"a": share}, {"a": beside})[0] for beside in (less, more))
+    assert 0.0 <= lower.score <= higher.score <= 1.0
+    assert lower.beside <= higher.beside + 1e-12
+    assert fuse({"a": 1.0}, {"a": 1.0}, {"a": more})[0].score == 1.0
+
+
+def test_the_last_message_of_a_conversation_counts_beside_the_whole() -> None:
+    whole, last = np.array([0.2, 0.2, 1.0]), np.array([0.6, 0.0, 0.3])
+    assert own_shares(whole, None).tolist() == whole.tolist()
+    assert own_shares(whole, last).tolist() == pytest.approx([1 - 0.8 * 0.7, 0.2, 1.0])

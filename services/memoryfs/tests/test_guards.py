@@ -20,7 +20,7 @@ from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
-from memoryos_memoryfs.domain.tokens import query_tokens
+from memoryos_memoryfs.domain.query_words import query_words
 from memoryos_memoryfs.ports import NO_FILTER
 from memoryos_models.unit import unit_rows
 from memoryos_postgres import Database, roles
@@ -91,7 +91,7 @@ async def test_acl_is_applied_inside_the_lexical_arm(alice, service, keys, datab
         async with database_of_memoryfs.scoped(scope) as tx:
             session = session_of(tx, scope, keys)
             recall = PgRecall(session, PgItems(session))
-            answer = await recall.lexical(await recall.within(PATH, NO_FILTER), query_tokens("xylophone"), 10)
+            answer = await recall.lexical(await recall.within(PATH, NO_FILTER), query_words("xylophone"), 10)
         assert list(answer.shares) == expected
 
 

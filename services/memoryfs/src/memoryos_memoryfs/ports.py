@@ -18,6 +18,7 @@ from memoryos_core.scope import Scope
 from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.items import Cause, Item, State
+from memoryos_memoryfs.domain.query_words import QueryWords
 
 Vector = NDArray[np.float32]
 """A unit row that fp16 holds exactly."""
@@ -108,7 +109,7 @@ class LexicalAnswer:
     best: Sequence[str]
     """Those that hold most, best first, equal ones by id."""
     shares: Mapping[str, float]
-    """BM25 of every item that matched, as a share of what the query's own text would score, 0..1."""
+    """Own share of the words (domain/fusion.py) of every item that matched, 0..1."""
     truncated: bool
     """A bound ended the search: more items hold the words."""
 
@@ -198,10 +199,15 @@ class RecallIndex(Protocol):
     async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:
         """Give the nearest items among `within`, and the scores of those `named`."""
 
-    async def lexical(self, within: Within, words: Mapping[str, int], limit: int) -> LexicalAnswer:
-        """Score the items among `within` that hold any of `words`, rare ones counting more, and name the `limit` best.
+    async def lexical(self, within: Within, words: QueryWords, limit: int) -> LexicalAnswer:
+        """Score the items among `within` that hold any of `words`, rare ones counting more; name the `limit` best."""
 
-        `words` are search tokens with their count in the query.
+    async def neighbours(self, within: Within, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Give the items before and after each of `ids` in its session, at the same place and of the same owner.
+
+        Only items that may be served to the caller, by the truth; one that may
+        not is as if it were not there, or (expired, above the clearance) gives none.
+        An item of no session has no neighbours and is absent.
         """
 
 

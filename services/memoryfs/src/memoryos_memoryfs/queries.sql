@@ -161,13 +161,15 @@ SELECT %(tenant)s, c.id, clock_timestamp(), c.from_state, c.to_state, %(actor)s,
 FROM unnest(%(ids)s::text[], %(from_states)s::int2[], %(to_states)s::int2[]) AS c (id, from_state, to_state);
 
 -- name: copy_tokens
-COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length)
+COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length,
+    session_hash)
 FROM STDIN (FORMAT binary);
 
 -- name: insert_tokens
-INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length)
+INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length,
+    session_hash)
 VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)s::int4[], %(create_time)s, %(expire_time)s, %(hashes)s::int8[],
-    %(counts)s::int2[], %(length)s);
+    %(counts)s::int2[], %(length)s, %(session_hash)s);
 
 -- name: delete_tokens
 DELETE FROM memoryfs.item_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);

@@ -13,7 +13,7 @@ from memoryos_vectors.ports import VectorEntry
 from memoryos_memoryfs.adapters.array_params import INT2_OID, INT8_OID, array_wire, integers_literal
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
-from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.domain.place_keys import path_key, session_hash
 from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.ports import Vector, Written
 
@@ -21,7 +21,7 @@ _QUERIES = queries.load("memoryos_memoryfs")
 _COPY_MIN: Final = 8
 """COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
 # bytea: the wire form of the arrays is written as it is
-_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "timestamptz", "bytea", "bytea", "int4")
+_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "timestamptz", "bytea", "bytea", "int4", "int8")
 _TOKEN_COLUMNS: Final = (
     "tenant",
     "item_id",
@@ -32,6 +32,7 @@ _TOKEN_COLUMNS: Final = (
     "hashes",
     "counts",
     "length",
+    "session_hash",
 )
 
 
@@ -144,6 +145,9 @@ class IndexRows:
                 "hashes": self._session.shared.hashes.of(keys, entry.written.words),
                 "counts": list(entry.written.words.values()),
                 "length": sum(entry.written.words.values()),
+                "session_hash": session_hash(
+                    keys.tokens, entry.written.item.owner, entry.written.item.payload.source.session_id
+                ),
             }
             for entry in entries
         ]

@@ -15,15 +15,17 @@ from memoryos_memoryfs.adapters.dense_arm import search_dense
 from memoryos_memoryfs.adapters.pg_items import IDS_MAX, PgItems
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares
+from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
 from memoryos_memoryfs.domain.items import State
+from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.ports import DenseAnswer, ItemFilter, LexicalAnswer, Vector, Within
 
 _QUERIES = queries.load("memoryos_memoryfs")
+_NEIGHBOURS = queries.load("memoryos_memoryfs", "neighbours.sql")["neighbours"]
 MATCHED_MAX: Final = 20_000
 """Rows with an asked word that one call scores (some 60 ms); beyond it the answer says TRUNCATED."""
 QUERY_WORDS_MAX: Final = 64
-"""Words of a query that are asked for; of longer ones the rarest in scope (the others hardly move a score)."""
+"""Words of a query, and of its last message, that are asked for; of more the rarest in scope decide."""
 NOTHING: Final = LexicalAnswer(best=(), shares={}, truncated=False)
 
 
@@ -81,29 +83,40 @@ class PgRecall:
             fallback=found.fallback,
         )
 
-    async def lexical(self, within: Within, words: Mapping[str, int], limit: int) -> LexicalAnswer:
+    async def lexical(self, within: Within, words: QueryWords, limit: int) -> LexicalAnswer:
         """See `RecallIndex.lexical`."""
         if not words:
             return NOTHING
-        hashes = self._session.shared.hashes.of(await self._session.keys(), words)
-        counts = list(words.values())
         params, conditions = self._conditions(within)
-        if len(hashes) > QUERY_WORDS_MAX:
-            hashes, counts = await self._rarest(hashes, counts, conditions, params)
+        keys = await self._session.keys()
+        hashes = self._session.shared.hashes
+        texts = [
+            dict(zip(hashes.of(keys, part), part.values(), strict=True)) for part in (words.whole, words.last) if part
+        ]
+        if any(len(text) > QUERY_WORDS_MAX for text in texts):
+            texts = await self._rarest(texts, conditions, params)
+        asked = list(dict.fromkeys(number for text in texts for number in text))
         held = await self._session.tx.fetch_one(
             _QUERIES["lexical"].replace("/*conditions*/", conditions),
-            {**params, "hashes": hashes, "limit": MATCHED_MAX + 1},
+            {**params, "hashes": asked, "limit": MATCHED_MAX + 1},
             binary=True,
         )
         if held is None or not held["ids"]:
             return NOTHING
         corpus = Corpus(item_count=held["item_count"], length_mean=held["length_mean"])
-        shares = lexical_shares(
-            corpus,
-            np.array(counts, dtype=np.int64),
-            np.array(held["counts"], dtype=np.int64),
-            np.array(held["lengths"], dtype=np.int64),
-        )
+        counts = np.array(held["counts"], dtype=np.int64)
+        lengths = np.array(held["lengths"], dtype=np.int64)
+        columns = {number: n for n, number in enumerate(asked)}
+        parts = [
+            lexical_shares(
+                corpus,
+                np.array(list(text.values()), dtype=np.int64),
+                counts[:, [columns[number] for number in text]],
+                lengths,
+            )
+            for text in texts
+        ]
+        shares = own_shares(parts[0], parts[1] if len(parts) > 1 else None)
         ids: list[str] = held["ids"]
         return LexicalAnswer(
             best=_best(ids, shares, limit),
@@ -111,16 +124,42 @@ class PgRecall:
             truncated=len(ids) > MATCHED_MAX,
         )
 
+    async def neighbours(self, within: Within, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """See `RecallIndex.neighbours`."""
+        if not ids:
+            return {}
+        rows = await self._session.tx.fetch_all(
+            _NEIGHBOURS,
+            {
+                "tenant": self._session.tenant,
+                "reader_ids": sorted(within.reader_ids),
+                "ids": list(ids),
+                "state": State.ACTIVE,
+                "clearance": within.scope.clearance,
+                "now": self._session.shared.clock.now(),
+            },
+            binary=True,
+        )
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            found.setdefault(row["item_id"], []).append(row["beside_id"])
+        return found
+
     async def _rarest(
-        self, hashes: list[int], counts: list[int], conditions: str, params: Mapping[str, Any]
-    ) -> tuple[list[int], list[int]]:
-        """Give the QUERY_WORDS_MAX rarest of the words that occur in scope; of long queries only these decide."""
+        self, texts: Sequence[Mapping[int, int]], conditions: str, params: Mapping[str, Any]
+    ) -> list[dict[int, int]]:
+        """Give of each text the QUERY_WORDS_MAX rarest of its words that occur in scope."""
         query = _QUERIES["lexical_frequencies"].replace("/*conditions*/", conditions)
+        hashes = list(dict.fromkeys(number for text in texts for number in text))
         rows = await self._session.tx.fetch_all(query, {**params, "hashes": hashes}, binary=True)
-        asked = dict(zip(hashes, counts, strict=True))
         rows.sort(key=lambda row: (row["frequency"], row["hash"]))
-        kept = [row["hash"] for row in rows[:QUERY_WORDS_MAX]] or hashes[:QUERY_WORDS_MAX]
-        return kept, [asked[number] for number in kept]
+        rarest = [row["hash"] for row in rows]
+        kept = []
+        for text in texts:
+            held = rarest if len(text) > QUERY_WORDS_MAX else list(text)
+            numbers = [number for number in held if number in text][:QUERY_WORDS_MAX] or list(text)[:QUERY_WORDS_MAX]
+            kept.append({number: text[number] for number in numbers})
+        return kept
 
     def _conditions(self, within: Within) -> tuple[dict[str, Any], str]:
         params: dict[str, Any] = {

@@ -1,20 +1,23 @@
 """How the two arms of recall become one score between 0 and 1.
 
-    score = ½ · dense + ½ · lexical
+    score   = ½ · dense + ½ · words
     dense   = cosine similarity of the vectors, negative ones as 0
-    lexical = BM25(query, item) / BM25(query, query), at most 1
+    words   = own ∪ ¼ · beside                   a ∪ b = 1 − (1 − a)(1 − b)
+    own     = share(query) ∪ ½ · share(last message of the query)
+    beside  = the greater `own` of the turns before and after the item in its session
+    share   = BM25(text, item) / BM25(text, text), at most 1
 
 BM25 (k1 1.2, b 0.75, Lucene's idf, which is never negative) divided by what the
-query's own text would score is a share: 1 for an item with the same words, 0
+asked text itself would score is a share: 1 for an item with the same words, 0
 without a common one. So both halves are absolute: a score means the same in
 every tenant and for every query, an identical text is 1 and `min_score` can be
-set once. Nothing is scaled by the best or worst candidate of the day.
+set once. Nothing is scaled by the best or worst candidate of the day. More of
+any part never lowers a score.
 
-Measured with the local embedder (R@5 of the sum / vector alone / BM25 alone):
-longmemeval_s_lite .882/.794/.757, madial_zh .578/.527/.515, madial_en
-.618/.606/.492, bfcl_memory .950/.762/.938. Min-max or z-scores over all
-candidates give .882/.833, .595/.582, .628/.649, .938/.938 but no meaning to a
-score; reciprocal ranks lose on paraphrases.
+A query of several lines is a conversation: its last message is asked for
+itself, too, in words as above and in the vector, query + ¼ · last message
+(`conversation_vector`). What each part gains is measured in
+docs/reference/recall.md; the decision is ADR 0014.
 """
 
 from __future__ import annotations
@@ -29,6 +32,11 @@ from numpy.typing import NDArray
 K1: Final = 1.2
 B: Final = 0.75
 DENSE_WEIGHT: Final = 0.5
+BESIDE: Final = 0.25
+"""How much of the words of the turns beside it an item may count as its own."""
+LAST_WORDS: Final = 0.5
+LAST_VECTOR: Final = 0.25
+"""How much the last message of a conversation is asked for itself, beside the whole."""
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +57,8 @@ class Fused(NamedTuple):
     score: float
     dense: float | None
     lexical: float | None
+    beside: float = 0.0
+    """What the turns beside it in its session added to the score."""
 
 
 def rarities(corpus: Corpus, frequencies: NDArray[np.int64]) -> Floats:
@@ -87,29 +97,55 @@ def _saturation(counts: NDArray[np.int64], lengths: Floats | float, corpus: Corp
     return part
 
 
-def fuse(dense: Mapping[str, float] | None, lexical: Mapping[str, float] | None) -> list[Fused]:
+def union(one: Floats, other: Floats) -> Floats:
+    """Give 1 − (1 − one)(1 − other): at least each of them, at most 1."""
+    joined: Floats = 1.0 - (1.0 - one) * (1.0 - other)
+    return joined
+
+
+def own_shares(whole: Floats, last: Floats | None) -> Floats:
+    """Give the shares of items by the shares for the query and, in a conversation, for its last message."""
+    return whole if last is None else union(whole, LAST_WORDS * last)
+
+
+def conversation_vector(whole: Floats, last: Floats) -> Floats:
+    """Give the direction in which a conversation is looked for, not yet of unit length."""
+    direction: Floats = whole + LAST_VECTOR * last
+    return direction
+
+
+def fuse(
+    dense: Mapping[str, float] | None,
+    lexical: Mapping[str, float] | None,
+    beside: Mapping[str, float] | None = None,
+) -> list[Fused]:
     """Give all candidates of both arms, best first, equal scores by similarity, then by id.
 
     `dense` holds cosine similarities, also those of items that only the lexical
-    arm found; an item absent from it has no vector yet. `lexical` holds shares;
-    an item absent from it has none of the words. None: the arm could not be
-    asked (no vector of the query, or no word in it). An item is scored by the
-    halves that it has, so one that waits for its vector is found by its words.
+    arm found; an item absent from it has no vector yet. `lexical` holds own
+    shares; an item absent from it has none of the words. None: the arm could
+    not be asked (no vector of the query, or no word in it). `beside` holds the
+    greater share of the turns beside an item. An item is scored by the halves
+    that it has, so one that waits for its vector is found by its words.
     """
-    cosines, shares = dense or {}, lexical or {}
-    ranked: list[tuple[float, float, str, float | None, float | None]] = []
+    cosines, shares, around = dense or {}, lexical or {}, beside or {}
+    ranked: list[tuple[float, float, str, Fused]] = []
     for id_ in cosines.keys() | shares.keys():
         cosine = cosines.get(id_)
         share = None if lexical is None else shares.get(id_, 0.0)
+        alone = _score(cosine, share)
+        score = alone
+        if share is not None and around.get(id_):
+            score = _score(cosine, 1 - (1 - share) * (1 - BESIDE * around[id_]))
         # Opposite meanings all score 0; their similarity still orders them.
-        ranked.append((-_score(cosine, share), -(cosine or 0.0), id_, cosine, share))
+        ranked.append((-score, -(cosine or 0.0), id_, Fused(id_, score, cosine, share, score - alone)))
     ranked.sort(key=lambda one: one[:3])
-    return [Fused(id_, -score, cosine, share) for score, _, id_, cosine, share in ranked]
+    return [one[3] for one in ranked]
 
 
 def _score(cosine: float | None, share: float | None) -> float:
     if share is None:
         return min(1.0, max(0.0, cosine or 0.0))
     if cosine is None:
-        return share
+        return min(1.0, share)
     return min(1.0, DENSE_WEIGHT * max(0.0, cosine) + (1 - DENSE_WEIGHT) * share)

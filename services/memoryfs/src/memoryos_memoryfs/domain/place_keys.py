@@ -46,3 +46,11 @@ def event_key_hash(key: bytes, event: EventKey) -> bytes:
     """Give the keyed hash under which items about the same event meet."""
     text = json.dumps([event.subject, event.scope, event.condition], ensure_ascii=False)
     return _keyed(key, b"memoryfs.event", text, 16)
+
+
+def session_hash(key: bytes, owner: str, session_id: str) -> int:
+    """Give the signed 64-bit keyed hash under which the turns of one owner's session meet; 0: of no session."""
+    if not session_id:
+        return 0
+    text = json.dumps([owner, session_id], ensure_ascii=False)
+    return int.from_bytes(_keyed(key, b"memoryfs.turns", text, _HASH_BYTES), "big", signed=True) or 1

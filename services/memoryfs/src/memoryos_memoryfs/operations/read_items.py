@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+import numpy as np
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_models.unit import unit_rows
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.answers import fitting
-from memoryos_memoryfs.domain.fusion import Fused, fuse
+from memoryos_memoryfs.domain.fusion import Fused, conversation_vector, fuse
 from memoryos_memoryfs.domain.items import Item, State
-from memoryos_memoryfs.domain.tokens import query_tokens
+from memoryos_memoryfs.domain.query_words import QueryWords, last_message, query_words
 from memoryos_memoryfs.operations.embed_texts import embed_texts, given_vectors
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import ItemFilter, Vector, Within, Work
@@ -63,6 +65,8 @@ class Hit:
     score: float = 0.0
     dense: float | None = None
     lexical: float | None = None
+    beside: float = 0.0
+    """What the turns beside it in its session added to the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,7 @@ class _Asked:
     """What both arms are asked for."""
 
     vector: Vector | None
-    words: dict[str, int]
+    words: QueryWords
     depth: int
     top_k: int
     min_score: float
@@ -133,7 +137,7 @@ async def _recall(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> R
     vector = await _query_vector(parts, query)
     asked = _Asked(
         vector=vector,
-        words=dict(query_tokens(query.text)),
+        words=query_words(query.text),
         depth=max(parts.section.recall_depth, 2 * top_k),
         top_k=top_k,
         min_score=query.min_score or 0.0,
@@ -159,8 +163,13 @@ async def _recall(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> R
 async def _query_vector(parts: Parts, query: ReadQuery) -> Vector | None:
     if query.embedding is not None:
         return given_vectors(parts, [query.embedding_model], [query.embedding])[0]
-    vectors = await embed_texts(parts, [query.text], query.deadline_s)
-    return None if vectors is None else vectors[0]
+    last = last_message(query.text)
+    vectors = await embed_texts(parts, [query.text, last] if last else [query.text], query.deadline_s)
+    if vectors is None or not last:
+        return None if vectors is None else vectors[0]
+    whole, end = (vector.astype(np.float64) for vector in vectors)
+    direction: Vector = unit_rows(conversation_vector(whole, end), dimensions=parts.embedder.dimensions)[0]
+    return direction
 
 
 async def _ranked(parts: Parts, work: Work, path: MemoryPath, within: Within, asked: _Asked) -> _Ranking:
@@ -178,8 +187,10 @@ async def _ranked(parts: Parts, work: Work, path: MemoryPath, within: Within, as
         if not near.exact and exactness is Exactness.EXACT:
             exactness = Exactness.APPROXIMATE
     lexical = {item_id: words.shares.get(item_id, 0.0) for item_id in candidates} if asked.words else None
+    around = await work.index.neighbours(within, sorted(candidates)) if words.shares else {}
+    beside = {item_id: max(words.shares.get(turn, 0.0) for turn in turns) for item_id, turns in around.items()}
     return _Ranking(
-        hits=await _served_hits(parts, work, path, within.scope, fuse(dense, lexical), asked),
+        hits=await _served_hits(parts, work, path, within.scope, fuse(dense, lexical, beside), asked),
         exactness=exactness,
         whole=whole,
         unvectored=dense is not None and not dense.keys() >= set(words.best),
@@ -199,7 +210,15 @@ async def _served_hits(
         for candidate in some:
             item = found.get(candidate.id)
             if item is not None and _served(parts, scope, path, item):
-                hits.append(Hit(item=item, score=candidate.score, dense=candidate.dense, lexical=candidate.lexical))
+                hits.append(
+                    Hit(
+                        item=item,
+                        score=candidate.score,
+                        dense=candidate.dense,
+                        lexical=candidate.lexical,
+                        beside=candidate.beside,
+                    )
+                )
         if len(hits) >= asked.top_k:
             break
     return hits[: asked.top_k]

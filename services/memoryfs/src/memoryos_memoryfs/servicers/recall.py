@@ -33,7 +33,7 @@ class RecallServicer(WithParts):
                 pb.Hit(
                     item=item_message(hit.item),
                     score=hit.score,
-                    details=pb.ScoreDetails(dense=hit.dense, lexical=hit.lexical),
+                    details=pb.ScoreDetails(dense=hit.dense, lexical=hit.lexical, neighbours=hit.beside or None),
                 )
                 for hit in recalled.hits
             ],
