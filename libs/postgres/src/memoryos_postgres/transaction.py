@@ -1,28 +1,27 @@
 """Tx: one transaction, in few round trips.
 
-`BEGIN` and the scope are one round trip, sent with the first statement's call;
-`defer`red statements and `COMMIT` are another one. Both go as one simple query
-with literals that the driver escapes: measured against psycopg's pipeline mode
-that is less CPU and no slower, COPY works, and the idle-in-transaction timeout
-runs (a pipeline ends with Flush after Sync, which stops it).
+`BEGIN` and the scope travel with the first statement; `defer`red statements and
+`COMMIT` travel together. Every statement is prepared (see together.py).
 
-Rows are dicts. Parameters are `%s` or `%(name)s`; every statement is prepared.
-A Tx belongs to one task: statements run one after the other.
+Rows are dicts. Parameters are `%s` or `%(name)s`. A Tx belongs to one task:
+statements run one after the other.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from memoryos_core.errors import InternalError
-from psycopg import AsyncClientCursor, AsyncConnection, AsyncCopy, AsyncCursor
-from psycopg.pq import Escaping, TransactionStatus
+from psycopg import AsyncConnection, AsyncCopy
+from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
 
-from memoryos_postgres.errors import DatabaseFault, translated
+from memoryos_postgres.errors import translated
+from memoryos_postgres.together import Params, Statement, rows_of, run_together
 
 Row = dict[str, Any]
-Params = Sequence[Any] | Mapping[str, Any] | None
-Statement = tuple[str, Params]
+_BEGIN: Final = Statement("BEGIN")
+_COMMIT: Final = Statement("COMMIT")
 
 
 class NotCommitted(InternalError):
@@ -47,55 +46,67 @@ class Tx:
 
     async def execute(self, query: str, params: Params = None) -> int:
         """Run a statement; gives the number of rows it touched."""
-        return (await self._run(query, params)).rowcount
+        return (await self._run(Statement(query, params))).command_tuples or 0
 
     async def fetch_one(self, query: str, params: Params = None, *, binary: bool = False) -> Row | None:
         """The first row, or None."""
-        cursor = await self._run(query, params, binary=binary)
-        return await cursor.fetchone()
+        rows = await self.fetch_all(query, params, binary=binary)
+        return rows[0] if rows else None
 
     async def fetch_all(self, query: str, params: Params = None, *, binary: bool = False) -> list[Row]:
         """All rows; `binary` asks for the binary form (fast for vectors and bytea)."""
-        cursor = await self._run(query, params, binary=binary)
-        return await cursor.fetchall()
+        return rows_of(self._connection, await self._run(Statement(query, params, binary)))
 
-    async def fetch_alone(self, query: str, params: Params = None) -> list[Row]:
+    async def fetch_alone(self, query: str, params: Params = None, *, binary: bool = False) -> list[Row]:
         """All rows of a read that is a transaction by itself: one round trip, and nothing is open afterwards.
 
         Statements that follow begin a transaction of their own. Inside one that
         has begun this is `fetch_all`.
         """
         if self._begun or self._deferred:
-            return await self.fetch_all(query, params)
+            return await self.fetch_all(query, params, binary=binary)
         with translated():
-            statements = [self._opening(), self._inlined(query, params), b"COMMIT"]
-            cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
-            await cursor.set_result(-2)
-            return await cursor.fetchall()
+            statements = [*self._opening(), Statement(query, params, binary), _COMMIT]
+            results = await run_together(self._connection, statements)
+            return rows_of(self._connection, results[-2])
 
-    async def fetch_planned(self, settings: Mapping[str, str], query: str, params: Params = None) -> list[Row]:
+    async def fetch_planned(
+        self, settings: Mapping[str, str], query: str, params: Params = None, *, binary: bool = False
+    ) -> list[Row]:
         """All rows of a statement that is planned under `settings`, which end with it: one round trip.
 
         For the few statements whose plan must not be the planner's choice.
         """
         with translated():
-            await self._begin()
-            names = sorted(settings)
-            before = [b"SELECT " + b",".join(self._set_config(name, settings[name]) for name in names)]
-            after = [f"SET LOCAL {name} TO DEFAULT".encode() for name in names]
-            statements = [*before, self._inlined(query, params), *after]
-            cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
-            await cursor.set_result(1)
-            return await cursor.fetchall()
+            opening = [] if self._begun else self._opening()
+            self._begun = True
+            defaults = [Statement(f"SET LOCAL {name} TO DEFAULT") for name in settings]
+            before, after = [*opening, _setting(settings)], defaults
+            results = await run_together(self._connection, [*before, Statement(query, params, binary), *after])
+            return rows_of(self._connection, results[len(before)])
 
     async def set_local(self, settings: Mapping[str, str]) -> None:
         """Set session parameters until the transaction ends; costs no round trip before its first statement."""
         if not self._begun:
             self._settings.update(settings)
             return
+        await self._run(_setting(settings))
+
+    async def fetch_guarded(self, locks: Sequence[int], query: str, params: Params = None) -> list[Row]:
+        """All rows of a read as committed once these advisory locks are held: one round trip.
+
+        They are taken in the order given and end with the transaction. The read sees what
+        was committed while it waited for them.
+        """
         with translated():
-            parts = [self._set_config(name, value) for name, value in settings.items()]
-            await self._connection.execute(b"SELECT " + b",".join(parts), prepare=False)
+            statements = [] if self._begun else [self._opening()]
+            self._begun = True
+            keys = ",".join(map(str, locks))
+            statements.append(f"SELECT count(pg_advisory_xact_lock(k)) FROM unnest('{{{keys}}}'::int8[]) AS k".encode())
+            statements.append(self._inlined(query, params))
+            cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
+            await cursor.set_result(-1)
+            return await cursor.fetchall()
 
     async def fetch_value(self, query: str, params: Params = None) -> Any:
         """The first column of the first row, or None without a row."""
@@ -128,7 +139,7 @@ class Tx:
 
     def defer(self, query: str, params: Params = None) -> None:
         """Run a statement right before COMMIT, in the same round trip. Its error undoes the transaction."""
-        self._deferred.append((query, params))
+        self._deferred.append(Statement(query, params))
 
     def on_commit(self, callback: Callable[[], None]) -> None:
         """Call `callback` once the transaction is committed; never when it is not."""
@@ -140,34 +151,20 @@ class Tx:
             await self._begin()
         return self._connection
 
-    async def _run(self, query: str, params: Params, *, binary: bool = False) -> AsyncCursor[Row]:
+    async def _run(self, statement: Statement) -> PGresult:
         with translated():
-            await self._begin()
-            cursor = self._connection.cursor(binary=binary)
-            await cursor.execute(query.encode(), params)
-            return cursor
+            opening = [] if self._begun else self._opening()
+            self._begun = True
+            return (await run_together(self._connection, [*opening, statement]))[-1]
 
     async def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            await self._connection.execute(self._opening(), prepare=False)
+            await run_together(self._connection, self._opening())
 
-    def _opening(self) -> bytes:
+    def _opening(self) -> list[Statement]:
         """BEGIN, and the settings that last until its end."""
-        if not self._settings:
-            return b"BEGIN"
-        parts = [self._set_config(name, value) for name, value in self._settings.items()]
-        return b"BEGIN;SELECT " + b",".join(parts)
-
-    def _set_config(self, name: str, value: str) -> bytes:
-        if "\0" in value:  # libpq would cut the value off here
-            raise DatabaseFault("22021")
-        quoted = Escaping(self._connection.pgconn).escape_literal(value.encode())
-        return b"set_config('%s',%s,true)" % (name.encode(), quoted)
-
-    def _inlined(self, query: str, params: Params) -> bytes:
-        """The statement with its parameters as literals, escaped by libpq for this connection."""
-        return AsyncClientCursor(self._connection).mogrify(query.encode(), params).encode()
+        return [_BEGIN, *([_setting(self._settings)] if self._settings else [])]
 
     async def _commit(self) -> None:
         if not self._begun and not self._deferred:
@@ -176,12 +173,10 @@ class Tx:
         if self._begun and self._connection.info.transaction_status != TransactionStatus.INTRANS:
             raise NotCommitted
         with translated():
-            statements = [] if self._begun else [self._opening()]
-            statements += [self._inlined(query, params) for query, params in self._deferred]
+            opening = [] if self._begun else self._opening()
             self._begun = True
-            cursor = await self._connection.execute(b";\n".join([*statements, b"COMMIT"]), prepare=False)
-            await cursor.set_result(-1)
-        if cursor.statusmessage != "COMMIT":  # the server answers ROLLBACK, without an error, to a failed transaction
+            results = await run_together(self._connection, [*opening, *self._deferred, _COMMIT])
+        if results[-1].command_status != b"COMMIT":  # the server answers ROLLBACK, without an error, to a failed one
             raise NotCommitted
         self._committed()
 
@@ -199,3 +194,9 @@ class Tx:
             await connection.execute("ROLLBACK", prepare=False)
         else:
             await connection.close()
+
+
+def _setting(settings: Mapping[str, str]) -> Statement:
+    """Give the statement that sets parameters until the end of the transaction."""
+    calls = ", ".join(f"set_config('{name}', %s, true)" for name in settings)
+    return Statement(f"SELECT {calls}", tuple(settings.values()))
