@@ -156,9 +156,11 @@ UPDATE memoryfs.items SET state = forgotten_from, forgotten_from = NULL
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 
 -- name: note_changes
-INSERT INTO memoryfs.item_changes (tenant, item_id, change_time, from_state, to_state, actor, cause, trace_id)
-SELECT %(tenant)s, c.id, clock_timestamp(), c.from_state, c.to_state, %(actor)s, %(cause)s, %(trace_id)s
-FROM unnest(%(ids)s::text[], %(from_states)s::int2[], %(to_states)s::int2[]) AS c (id, from_state, to_state);
+INSERT INTO memoryfs.item_changes
+    (tenant, item_id, change_time, from_state, to_state, actor, cause, trace_id, revision)
+SELECT %(tenant)s, c.id, clock_timestamp(), c.from_state, c.to_state, %(actor)s, %(cause)s, %(trace_id)s, i.revision
+FROM unnest(%(ids)s::text[], %(from_states)s::int2[], %(to_states)s::int2[]) AS c (id, from_state, to_state)
+JOIN memoryfs.items i ON i.tenant = %(tenant)s AND i.id = c.id;
 
 -- name: copy_tokens
 COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length,

@@ -97,7 +97,7 @@ class PgItems:
         """See `ItemStore.set_state`."""
         ids = [item.id for item in items]
         tenant = self._session.tenant
-        if cause is Cause.FORGET:
+        if state is State.FORGOTTEN:
             back = {item.id: state for item in items}
             await self._tx.execute(_QUERIES["forget_items"], {"tenant": tenant, "ids": ids})
             await self._index.park(ids)
