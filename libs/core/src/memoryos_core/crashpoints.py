@@ -17,6 +17,8 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "memoryfs.write.after_commit": "a Write is committed, its answer is not sent",
     "memoryfs.index.before_copy": "a change is committed and claimed, nothing is sent to the copy of the index",
     "memoryfs.index.after_copy": "the copy of the index has it, the outbox still names it",
+    "jobs.run.taken_up": "a job has a new lease, its handler has not begun",
+    "jobs.run.before_end": "a job's handler is done, its end is not kept",
     "policy.decide.before_commit": "OPA has decided, the decision is not kept",
     "policy.review.before_commit": "a vote is counted, not committed",
     "gateway.call.before_intent": "a call is decided, nothing is journaled",

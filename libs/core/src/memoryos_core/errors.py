@@ -170,3 +170,10 @@ class SealedKeyUnavailable(MemoryOSError):
 
     code = Code.FAILED_PRECONDITION
     reason = "SEALED_KEY_UNAVAILABLE"
+
+
+class JobNotFound(MemoryOSError):
+    """No such job, or none that the caller may see."""
+
+    code = Code.NOT_FOUND
+    reason = "JOB_NOT_FOUND"

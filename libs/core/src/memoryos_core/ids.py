@@ -18,7 +18,9 @@ _ULID_LENGTH: Final = 26
 _RANDOM_BITS: Final = 80
 _RANDOM_MAX: Final = (1 << _RANDOM_BITS) - 1
 
-PREFIXES: Final = frozenset({"mem", "ses", "msg", "task", "step", "call", "dec", "rev", "evt", "aud", "key", "tok"})
+PREFIXES: Final = frozenset(
+    {"mem", "ses", "msg", "task", "step", "call", "dec", "rev", "evt", "aud", "key", "tok", "job", "snap", "bind"}
+)
 """Every kind of thing that has an id."""
 
 

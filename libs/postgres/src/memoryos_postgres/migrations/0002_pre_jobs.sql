@@ -23,6 +23,7 @@ CREATE TABLE core.jobs (
     result jsonb NOT NULL DEFAULT '{}',
     error_reason text COLLATE "C" NOT NULL DEFAULT '',
     attempts int4 NOT NULL DEFAULT 0,
+    faults int4 NOT NULL DEFAULT 0,
     epoch int8 NOT NULL DEFAULT 0,
     cancel_requested boolean NOT NULL DEFAULT false,
     trace_parent text COLLATE "C" NOT NULL DEFAULT '',
@@ -42,11 +43,12 @@ COMMENT ON COLUMN core.jobs.phase IS 'id: step that it is in';
 COMMENT ON COLUMN core.jobs.done_count IS 'id: units done';
 COMMENT ON COLUMN core.jobs.total_count IS 'id: units in all, 0: not known';
 COMMENT ON COLUMN core.jobs.user_name IS 'id: user who asked for it';
-COMMENT ON COLUMN core.jobs.input IS 'content: scope of its caller and what was asked for, sealed under the key of that user';
+COMMENT ON COLUMN core.jobs.input IS 'content: scope of its caller and what was asked for, sealed under the key of that user; empty once it has ended';
 COMMENT ON COLUMN core.jobs.checkpoint IS 'id: ids and counts from which it goes on';
 COMMENT ON COLUMN core.jobs.result IS 'id: counts, names and digests';
 COMMENT ON COLUMN core.jobs.error_reason IS 'id: why it failed';
 COMMENT ON COLUMN core.jobs.attempts IS 'id: times a process took it up';
+COMMENT ON COLUMN core.jobs.faults IS 'id: times it was taken up since it last came further';
 COMMENT ON COLUMN core.jobs.epoch IS 'id: number of the lease; an earlier holder can write nothing';
 COMMENT ON COLUMN core.jobs.cancel_requested IS 'id: it was asked to stop';
 COMMENT ON COLUMN core.jobs.trace_parent IS 'id: trace that it continues';
@@ -65,7 +67,7 @@ CREATE TABLE core.due_jobs (
     due_time timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant, id)
 );
-CREATE INDEX due_jobs_by_time ON core.due_jobs (service, due_time);
+CREATE INDEX due_jobs_by_tenant ON core.due_jobs (service, tenant, due_time);
 COMMENT ON TABLE core.due_jobs IS 'Jobs that are not ended; due_time is when the next process may take one up (the lease of the present one).';
 COMMENT ON COLUMN core.due_jobs.tenant IS 'id: tenant';
 COMMENT ON COLUMN core.due_jobs.id IS 'id: name of the job';

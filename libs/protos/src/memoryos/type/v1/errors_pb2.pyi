@@ -56,6 +56,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A fault that the audit could not be written for: the call is refused."""
     ERROR_REASON_SEALED_KEY_UNAVAILABLE: _ErrorReason.ValueType  # 16
     """Sealed content cannot be opened: its key is destroyed or unknown."""
+    ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 17
+    """No such job, or none that the caller may see."""
+    ERROR_REASON_JOB_GIVEN_UP: _ErrorReason.ValueType  # 18
+    """The job was taken up again and again and came no further."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reasons that every service can give in google.rpc.ErrorInfo (domain
@@ -96,4 +100,8 @@ ERROR_REASON_AUDIT_UNAVAILABLE: ErrorReason.ValueType  # 15
 """A fault that the audit could not be written for: the call is refused."""
 ERROR_REASON_SEALED_KEY_UNAVAILABLE: ErrorReason.ValueType  # 16
 """Sealed content cannot be opened: its key is destroyed or unknown."""
+ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 17
+"""No such job, or none that the caller may see."""
+ERROR_REASON_JOB_GIVEN_UP: ErrorReason.ValueType  # 18
+"""The job was taken up again and again and came no further."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
