@@ -22,6 +22,7 @@ from memoryos_postgres.together import Params, Statement, rows_of, run_together
 Row = dict[str, Any]
 _BEGIN: Final = Statement("BEGIN")
 _COMMIT: Final = Statement("COMMIT")
+_LOCK: Final = "SELECT count(pg_advisory_xact_lock(k)) FROM unnest(%(keys)s::int8[]) AS k"
 
 
 class NotCommitted(InternalError):
@@ -99,14 +100,11 @@ class Tx:
         was committed while it waited for them.
         """
         with translated():
-            statements = [] if self._begun else [self._opening()]
+            opening = [] if self._begun else self._opening()
             self._begun = True
-            keys = ",".join(map(str, locks))
-            statements.append(f"SELECT count(pg_advisory_xact_lock(k)) FROM unnest('{{{keys}}}'::int8[]) AS k".encode())
-            statements.append(self._inlined(query, params))
-            cursor = await self._connection.execute(b";\n".join(statements), prepare=False)
-            await cursor.set_result(-1)
-            return await cursor.fetchall()
+            lock = Statement(_LOCK, {"keys": list(locks)})
+            results = await run_together(self._connection, [*opening, lock, Statement(query, params)])
+            return rows_of(self._connection, results[-1])
 
     async def fetch_value(self, query: str, params: Params = None) -> Any:
         """The first column of the first row, or None without a row."""
