@@ -172,7 +172,7 @@ async def test_fifty_writers_at_once_lose_nothing(alice):
 
 async def test_fifty_writers_of_new_paths_and_readers_at_once(alice):
     await asyncio.gather(
-        *(alice.write("x", path=f"{alice.path}/p{n % 7}", readers=[f"user:r{n % 5}", "group:g"]) for n in range(50))
+        *(alice.write(f"x {n}", path=f"{alice.path}/p{n % 7}", readers=[f"user:r{n % 5}", "group:g"]) for n in range(50))
     )
     assert len(await alice.list_ids(page_size=100)) == 50
 

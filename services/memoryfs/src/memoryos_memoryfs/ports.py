@@ -17,39 +17,36 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from numpy.typing import NDArray
 
+from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
+from memoryos_memoryfs.lifecycle_ports import Claims
 
 Vector = NDArray[np.float32]
 """A unit row that fp16 holds exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeRange:
-    """Half-open; an absent bound is open."""
+class Look:
+    """Which items a call is about. All conditions must hold."""
 
-    start: datetime | None = None
-    end: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemFilter:
-    """Conditions that must all hold."""
-
-    tags_all: tuple[str, ...] = ()
-    tags_any: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    valid_from: TimeRange = TimeRange()
-    create_time: TimeRange = TimeRange()
-    min_confidence: float | None = None
+    paths: tuple[MemoryPath, ...]
+    """At or below one of these."""
+    where: Filter = NO_FILTER
+    states: tuple[State, ...] = (State.ACTIVE,)
+    valid_at: datetime | None = None
+    """Holds in the world at this instant; None: whatever its validity."""
+    include_cold: bool = False
 
     @property
-    def empty(self) -> bool:
-        """Tell whether it lets everything through."""
-        return self == NO_FILTER
-
-
-NO_FILTER = ItemFilter()
+    def plain(self) -> bool:
+        """Tell whether the index alone knows which items are meant: active and hot ones of the places."""
+        return (
+            self.where == NO_FILTER
+            and self.states == (State.ACTIVE,)
+            and self.valid_at is None
+            and not self.include_cold
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,15 +170,13 @@ class ItemStore(Protocol):
         """Give those of `ids` that the caller owns, locked in order of id until the transaction ends."""
 
     async def set_state(self, items: Sequence[Item], state: State, cause: Cause) -> None:
-        """Move locked items into `state` (FORGOTTEN) or back to where they came from (Cause.RESTORE).
+        """Move locked items into FORGOTTEN, or (any other `state`) back to where they came from.
 
         Index rows leave or come back in the same transaction; the revision stays.
         """
 
-    async def newest(
-        self, path: MemoryPath, where: ItemFilter, state: State, *, before: tuple[datetime, str] | None, limit: int
-    ) -> list[Item]:
-        """Give the newest items at or below `path` in `state` after the position `before`, unexpired, newest first.
+    async def newest(self, look: Look, *, before: tuple[datetime, str] | None, limit: int) -> list[Item]:
+        """Give the newest items that `look` means after the position `before`, unexpired, newest first.
 
         Only readable ones; their clearance is left to the caller of this port.
         """
@@ -190,10 +185,10 @@ class ItemStore(Protocol):
 class RecallIndex(Protocol):
     """Both arms of recall. Their answers are candidates: only the truth says what is readable."""
 
-    async def within(self, path: MemoryPath, where: ItemFilter) -> Within:
-        """Give where to look for `path`; with a filter, the set of items that pass it, by the truth."""
+    async def within(self, look: Look) -> Within:
+        """Give where to look; unless the index alone knows, the set of items that `look` means, by the truth."""
 
-    async def readable(self, path: MemoryPath, where: ItemFilter) -> Within:
+    async def readable(self, look: Look) -> Within:
         """Give exactly the items that may be served now, by the truth; costs as many rows as there are."""
 
     async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:
@@ -226,6 +221,10 @@ class Work(Protocol):
     def journal(self) -> Journal:
         """Idempotency and audit."""
 
+    @property
+    def claims(self) -> Claims:
+        """What says the same, and by which sources."""
+
 
 class Storage(Protocol):
     """Begins transactions."""
@@ -255,6 +254,9 @@ class HitCounter(Protocol):
 
     def note(self, tenant: str, ids: Iterable[str]) -> None:
         """Count one hit of each; never fails and never waits."""
+
+    def noted(self, tenant: str, ids: Iterable[str]) -> bool:
+        """Tell whether an answer held one of them whose hits are not written down yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from memoryos_postgres import Database
 from memoryos_postgres.errors import UniqueViolation
 from memoryos_postgres.idempotency import CLAIMED
 
+from memoryos_memoryfs.adapters.pg_claims import PgClaims
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_journal import PgJournal
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
@@ -19,6 +20,7 @@ from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.lifecycle_ports import Claims
 from memoryos_memoryfs.ports import ItemStore, Journal, RecallIndex, RequestAnswered, Work
 
 
@@ -29,12 +31,13 @@ class PgWork:
     items: ItemStore
     index: RecallIndex
     journal: Journal
+    claims: Claims
 
 
 def work_of(session: Session) -> PgWork:
     """Give the ports of one transaction."""
     items = PgItems(session)
-    return PgWork(items, PgRecall(session, items), PgJournal(session))
+    return PgWork(items, PgRecall(session, items), PgJournal(session), PgClaims(session))
 
 
 class PgStorage:

@@ -27,15 +27,21 @@ class PgUpkeep:
         self._database = database
         self._models = models
         self._hits: Counter[tuple[str, str]] = Counter()
+        self._flushing: Counter[tuple[str, str]] = Counter()
 
     def note(self, tenant: str, ids: Iterable[str]) -> None:
         """See `HitCounter.note`; kept in memory until `flush`."""
         if len(self._hits) < NOTED_MAX:
             self._hits.update((tenant, item_id) for item_id in ids)
 
+    def noted(self, tenant: str, ids: Iterable[str]) -> bool:
+        """See `HitCounter.noted`."""
+        return any((tenant, item_id) in self._hits or (tenant, item_id) in self._flushing for item_id in ids)
+
     async def flush(self) -> None:
         """Write the counts down."""
         hits, self._hits = self._hits, Counter()
+        self._flushing = hits
         for tenant, group in groupby(sorted(hits.items()), key=lambda entry: entry[0][0]):
             counts = {item_id: count for (_, item_id), count in group}
             async with self._database.unscoped() as tx:
@@ -43,6 +49,7 @@ class PgUpkeep:
                     _QUERIES["note_access"],
                     {"tenant": tenant, "ids": list(counts), "hits": list(counts.values())},
                 )
+        self._flushing = Counter()
 
     async def sweep(self, now: datetime) -> int:
         """Remove index rows of items that are not served any more; give their number, at most `SWEPT_MAX`."""

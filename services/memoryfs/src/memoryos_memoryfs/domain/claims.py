@@ -16,7 +16,7 @@ from typing import Final
 import Stemmer
 
 from memoryos_memoryfs.domain import lexicon_en, lexicon_zh
-from memoryos_memoryfs.domain.numerals import FORMS, HAN_NUMBER, ORDINALS, english_number, han_number
+from memoryos_memoryfs.domain.numerals import HAN_NUMBER, ORDINALS, english_number, forms_at, han_number
 
 _NUMBER_KEY: Final = re.compile(r"[ndmywt#]-?\d")
 _IDENTIFIER: Final = re.compile(
@@ -64,17 +64,17 @@ class Claim:
     """Places of marks that name who acts in the passive: what follows `by` or 被."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Word:
     """An English word before its meaning is looked up."""
 
-    text: str
-    first: bool
-    clause: int
+    __slots__ = ("clause", "first", "lower", "text")
 
-    @property
-    def lower(self) -> str:
-        return _OR.sub("r", self.text.lower())
+    def __init__(self, text: str, first: bool, clause: int) -> None:
+        self.text = text
+        self.first = first
+        self.clause = clause
+        lower = text.lower()
+        self.lower = _OR.sub("r", lower) if "our" in lower else lower
 
 
 _Raw = _Word | Mark
@@ -91,6 +91,8 @@ def names_in(text: str) -> frozenset[str]:
 
 def fold(text: str) -> str:
     """Give the text in NFKC, with plain quotes and single spaces."""
+    if text.isascii():
+        return " ".join(text.split())
     text = unicodedata.normalize("NFKC", text).replace("’", "'").replace("‘", "'")
     return " ".join("".join(char for char in text if unicodedata.category(char) not in ("Cf", "Co")).split())
 
@@ -151,8 +153,11 @@ def _form(text: str, at: int) -> tuple[int, list[str]]:
     """Give the number, date or time that starts here, and where it ends."""
     if at and text[at - 1].isascii() and text[at - 1].isalnum():
         return at, []
+    forms = forms_at(text, at)
+    if not forms:
+        return at, []
     long_word = _han_word(text, at)
-    for form, make in FORMS:
+    for form, make in forms:
         match = form.match(text, at)
         if match and match.end() - at > len(long_word) - (long_word[:1] in "一两"):
             return match.end(), make(match)
@@ -199,7 +204,7 @@ def _english(row: list[_Word], names: frozenset[str]) -> list[Mark]:
             marks.append(Mark(bare, word.clause, name=True, owner=bare != word.lower))
             at += 1
             continue
-        value, used = english_number([w.lower for w in words[at:]])
+        value, used = english_number([w.lower for w in words[at : at + 8]])
         if used and not (used == 1 and word.lower == "one" and _follows_no(words, at)):
             marks.append(Mark(f"n{value}", word.clause))
             at += used
@@ -234,7 +239,8 @@ def _split(word: _Word) -> list[_Word]:
 
 def _phrase(words: list[_Word], at: int) -> tuple[list[str], int]:
     """Give the keys of the longest known phrase that starts here, else of the word, and how many words that is."""
-    for size in range(min(lexicon_en.PHRASE_WORDS_MAX, len(words) - at), 0, -1):
+    longest = lexicon_en.LONGEST.get(words[at].lower, 0)
+    for size in range(min(longest, len(words) - at), 0, -1):
         phrase = tuple(word.lower for word in words[at : at + size])
         found = lexicon_en.PHRASES.get(phrase)
         if found is not None:

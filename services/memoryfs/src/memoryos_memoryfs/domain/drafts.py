@@ -13,9 +13,12 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access, gate
+from memoryos_memoryfs.domain.instructions import instruction_like
 from memoryos_memoryfs.domain.items import (
+    NO_FLAGS,
     EmbedState,
     EventKey,
+    Flag,
     Item,
     Origin,
     Payload,
@@ -76,6 +79,11 @@ def etag_of(item_id: str, revision: int, at: datetime) -> str:
     return hashlib.blake2b(f"{item_id}/{revision}/{at.isoformat()}".encode(), digest_size=8).hexdigest()
 
 
+def asked_end(draft: Draft, now: datetime) -> datetime | None:
+    """Give when the item is to stop being served, as its entry says; the gate may end it sooner."""
+    return _expire_time(draft, now)
+
+
 def _expire_time(draft: Draft, now: datetime) -> datetime | None:
     if draft.ttl is not None:
         if not timedelta() < draft.ttl <= TTL_MAX:
@@ -100,6 +108,10 @@ def _default_trust(origin: Origin) -> Trust:
     return Trust.TRUSTED if origin is Origin.STATED else Trust.UNTRUSTED
 
 
+def _flags_of(content: str) -> Flag:
+    return Flag.INSTRUCTION_LIKE if instruction_like(content) else NO_FLAGS
+
+
 def new_item(draft: Draft, at: Moment) -> Item:
     """Give the first revision of a new item, behind the gate. Its vector is still PENDING."""
     if draft.if_match or not draft.content:
@@ -112,6 +124,7 @@ def new_item(draft: Draft, at: Moment) -> Item:
     valid_from = draft.valid_from or at.now
     _check_validity(valid_from, draft.valid_to)
     item_id = at.new_id("mem")
+    flags = _flags_of(draft.content)
     return Item(
         id=item_id,
         payload=Payload(
@@ -126,7 +139,7 @@ def new_item(draft: Draft, at: Moment) -> Item:
         user=draft.user,
         readers=draft.readers,
         sensitivity=draft.sensitivity,
-        trust=draft.trust or _default_trust(origin),
+        trust=Trust.UNTRUSTED if flags else draft.trust or _default_trust(origin),
         origin=origin,
         confidence=confidence,
         importance=0.5 if draft.importance is None else draft.importance,
@@ -144,6 +157,7 @@ def new_item(draft: Draft, at: Moment) -> Item:
         embedding_model="",
         embed_state=EmbedState.PENDING,
         pinned=draft.pinned,
+        flags=flags,
     )
 
 
@@ -169,6 +183,8 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         source=_source(draft, at.scope) if sets("source") else before.payload.source,
     )
     same_words = payload.content == before.payload.content and not sets("embedding")
+    flags = (before.flags & ~Flag.INSTRUCTION_LIKE) | _flags_of(payload.content)
+    trust = (draft.trust or _default_trust(origin)) if sets("trust") else before.trust
     valid_from = (draft.valid_from or at.now) if sets("valid_from") else before.valid_from
     valid_to = draft.valid_to if sets("valid_to") else before.valid_to
     _check_validity(valid_from, valid_to)
@@ -180,7 +196,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         user=draft.user if sets("user") else before.user,
         readers=draft.readers if sets("readers") else before.readers,
         sensitivity=draft.sensitivity if sets("sensitivity") else before.sensitivity,
-        trust=(draft.trust or _default_trust(origin)) if sets("trust") else before.trust,
+        trust=Trust.UNTRUSTED if Flag.INSTRUCTION_LIKE in flags else trust,
         origin=origin,
         confidence=confidence,
         importance=(0.5 if draft.importance is None else draft.importance) if sets("importance") else before.importance,
@@ -194,6 +210,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         embedding_model=before.embedding_model if same_words else "",
         embed_state=before.embed_state if same_words else EmbedState.PENDING,
         pinned=draft.pinned if sets("pinned") else before.pinned,
+        flags=flags,
     )
 
 

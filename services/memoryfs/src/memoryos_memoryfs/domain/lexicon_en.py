@@ -333,7 +333,10 @@ for _member, _names in {
 }.items():
     PHRASES[tuple(_member.split())] = _names
 
-PHRASE_WORDS_MAX: Final = max(map(len, PHRASES))
+LONGEST: Final[dict[str, int]] = {}
+"""The most words of a phrase by its first word."""
+for _phrase in PHRASES:
+    LONGEST[_phrase[0]] = max(LONGEST.get(_phrase[0], 0), len(_phrase))
 SYMMETRIC: Final = frozenset({"~and", "~with", "meet", "marry", "§BOTH"})
 """Words around which the sides may change places."""
 

@@ -147,7 +147,8 @@ def _english_weekday(match: re.Match[str]) -> list[str]:
     return ["§EVERY", day] if match[2] else [day]
 
 
-FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], list[str]]], ...]] = tuple(
+_Forms = tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], list[str]]], ...]
+_FORMS: Final[_Forms] = tuple(
     (re.compile(form, flags), make)
     for form, flags, make in (
         (rf"{_MONTH}\s+{_DAY}{_YEAR}(?!:)\b", re.IGNORECASE, _date),
@@ -180,6 +181,22 @@ FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], list[str]]],
 )  # fmt: skip
 """Forms in the order in which they are tried, and what they give: `n` numbers, `#` ordinals, `d` `m` `y` dates,
 `w` weekdays, `t` times."""
+
+_LATIN: Final = frozenset(name[:3] for name in (*_MONTHS, *_WEEKDAYS, "noon", "midnight"))
+_LATIN_FORMS: Final = tuple(form for form in _FORMS if re.search(r"month|mon\||noon|midnight", form[0].pattern))
+_HAN_STARTS: Final = frozenset(_HAN + "周星礼第凌早上中下傍晚夜正午百")
+_HAN_FORMS: Final = tuple(form for form in _FORMS if re.search(r"[\u4e00-\u9fff]", form[0].pattern))
+
+
+def forms_at(text: str, at: int) -> _Forms:
+    """Give the forms that can begin at this character; most of a text begins none."""
+    char = text[at]
+    if char.isdigit() or char in "$€£¥-":
+        return _FORMS
+    if char.isascii():
+        return _LATIN_FORMS if text[at : at + 3].lower() in _LATIN else ()
+    return _HAN_FORMS if char in _HAN_STARTS else ()
+
 
 _SMALL: Final = {
     word: n

@@ -81,6 +81,24 @@ def compare(a: str, b: str, cosine: float | None = None) -> Sameness:
     return Sameness.SAME
 
 
+def signature(text: str) -> str:
+    """Give what texts that say the same have in common, for looking them up; equal ones still have to be compared."""
+    if len(text) <= CHARS_MAX:
+        marks = Counter(
+            mark.key
+            for mark in claim_of(text, frozenset()).marks
+            if _weighty(mark) and mark.key not in ("n1", "§BEI") and mark.key not in _IMPLIED
+        )
+        keys = sorted(f"{key}*{count}" if _counted(key) else key for key, count in marks.items())
+        if keys:
+            return "\n".join(keys)
+    return plain(text)
+
+
+def _counted(key: str) -> bool:
+    return key == "§NOT" or Mark(key, 0).number
+
+
 def plain(text: str) -> str:
     """Give the text without what never changes its meaning: width, runs of spaces, case, the stop at its end."""
     folded = fold(text)
@@ -105,7 +123,7 @@ def _unmatched(claim: Claim, other: Claim) -> list[Mark]:
         key = mark.key
         if any(m.key in _IMPLIED.get(key, ()) for m in other.marks):
             continue
-        exact = mark.number or mark.key == "§NOT"
+        exact = _counted(key)
         if there[key] <= 0:
             unmatched.append(mark)
         elif exact:

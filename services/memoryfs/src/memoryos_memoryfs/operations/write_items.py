@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
 
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InvalidField, MemoryOSError
@@ -12,16 +14,28 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
-from memoryos_memoryfs.domain.drafts import Draft, Moment, changed_item, new_item
+from memoryos_memoryfs.domain.drafts import Draft, Moment, asked_end, changed_item, new_item
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
 from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
 from memoryos_memoryfs.operations.refusals import recorded
+from memoryos_memoryfs.operations.settle_entries import (
+    Outcome,
+    Plan,
+    Settling,
+    ids_met,
+    keep_settled,
+    meet,
+    note_new,
+    plan_of,
+)
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import RequestAnswered, Revised, Vector, Work, Written
 
 RPC = "memoryos.memoryfs.v1.MemoryFS/Write"
+MERGED_MAX: Final = 8
+"""Entries of a call up to which re-statements are looked for unless it says otherwise: what a turn of talk gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +47,13 @@ class WriteCommand:
     request_id: str
     body: bytes
     deadline_s: float
+    merge: bool | None = None
+    """Whether a re-statement corroborates; None: up to `MERGED_MAX` entries."""
+
+    @property
+    def merges(self) -> bool:
+        """Tell whether re-statements are looked for."""
+        return len(self.drafts) <= MERGED_MAX if self.merge is None else self.merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +65,9 @@ class WriteResult:
     etag: str
     state: State
     embed_state: EmbedState
+    outcome: Outcome
+    superseded: tuple[str, ...] = ()
+    """Items about the same event that it replaced."""
 
     @property
     def gated(self) -> bool:
@@ -73,28 +97,78 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     readers = {reader for draft in command.drafts for reader in draft.readers}
     subjects = {draft.user for draft in command.drafts if draft.user}
     await parts.storage.prepare(scope, command.path, sorted(readers), sorted(subjects))
-    if len(created) == len(command.drafts):
-        items = [_written(parts, item, vectors[n]) for n, item in created.items()]
-        return await _write_new(parts, scope, command, items)
+    plan = plan_of(created, merge=command.merges)
+    written = {n: _written(parts, item, vectors[n]) for n, item in created.items()}
+    if len(created) == len(command.drafts) and plan.empty:
+        return await _write_new(parts, scope, command, list(written.values()))
+    asked = _Asked(command=command, moment=moment, plan=plan, written=written, vectors=vectors)
+    try:
+        return await _write_settled(parts, scope, asked)
+    except RequestAnswered as error:
+        return await _answered(parts, scope, command, error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A Write with everything that was made before its transaction."""
+
+    command: WriteCommand
+    moment: Moment
+    plan: Plan
+    written: Mapping[int, Written]
+    vectors: Sequence[Vector | None]
+
+    @property
+    def created(self) -> dict[int, Item]:
+        return {n: written.item for n, written in self.written.items()}
+
+    @property
+    def ends(self) -> dict[int, datetime | None]:
+        """When each new item is to end, as its entry says."""
+        return {n: asked_end(self.command.drafts[n], self.moment.now) for n in self.written}
+
+
+async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[WriteResult]:
+    """Write among what is there: whoever says the same, or speaks of the same event, waits for this to end."""
+    command = asked.command
     named = [draft.id for draft in command.drafts if draft.id]
     async with (
         recorded(parts, RPC, scope, command.path, named),
         parts.storage.transaction(scope) as work,
     ):
-        answer = await work.journal.replay(RPC, command.request_id, command.body)
-        if answer is not None:
-            return _decode(answer)
-        added = {n: _written(parts, item, vectors[n]) for n, item in created.items()}
-        revised = await _revisions(parts, work, command, moment, vectors)
-        await work.items.add(list(added.values()))
-        await work.items.revise(list(revised.values()))
-        after = {**added, **{n: change.after for n, change in revised.items()}}
-        results = [_result(after[n].item) for n in range(len(command.drafts))]
-        await work.journal.audit(RPC, command.path, [result.id for result in results])
-        await work.journal.keep(RPC, command.request_id, _encode(results))
+        met = await meet(work, asked.plan)
+        if not named and not met.ids and asked.plan.distinct:
+            results = [_result(written.item) for written in asked.written.values()]
+            await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
+            await work.items.add(list(asked.written.values()))
+            await note_new(work, asked.plan, asked.created, asked.ends)
+        else:
+            answer = await work.journal.replay(RPC, command.request_id, command.body)
+            if answer is not None:
+                return _decode(answer)
+            locked = await work.items.lock(ids_met(met, named))
+            revised = await _revisions(parts, work, asked, locked)
+            settled = await Settling(parts, work, asked.moment, asked.plan, met).settle(asked.created, locked)
+            fresh = {settled_id: asked.written[n] for settled_id, n in settled.fresh.items()}
+            final = await keep_settled(work, settled, locked, fresh, asked.moment.now)
+            await work.items.revise(list(revised.values()))
+            kept = {n: final[item_id] for item_id, n in settled.fresh.items()}
+            await note_new(work, asked.plan, kept, asked.ends)
+            results = [
+                _result(revised[n].after.item, Outcome.UPDATED)
+                if n in revised
+                else _result(final[settled.results[n][0]], settled.results[n][1], settled.superseded[n])
+                for n in range(len(command.drafts))
+            ]
+            await work.journal.keep(RPC, command.request_id, _encode(results))
+        await work.journal.audit(RPC, command.path, list(dict.fromkeys(_touched(results))))
         crash_point("memoryfs.write.before_commit")
     crash_point("memoryfs.write.after_commit")
     return results
+
+
+def _touched(results: Sequence[WriteResult]) -> list[str]:
+    return [item_id for result in results for item_id in (result.id, *result.superseded)]
 
 
 async def _write_new(parts: Parts, scope: Scope, command: WriteCommand, items: Sequence[Written]) -> list[WriteResult]:
@@ -127,14 +201,12 @@ def _check_ids(drafts: Sequence[Draft]) -> None:
         raise InvalidField.of("entries", "an id is there twice")
 
 
-async def _revisions(
-    parts: Parts, work: Work, command: WriteCommand, moment: Moment, vectors: Sequence[Vector | None]
-) -> dict[int, Revised]:
-    """Give the next revision of every item that is named, by place in the call, its rows locked."""
+async def _revisions(parts: Parts, work: Work, asked: _Asked, locked: Mapping[str, Item]) -> dict[int, Revised]:
+    """Give the next revision of every item that is named, by place in the call; `locked` holds the caller's own."""
+    command, moment, vectors = asked.command, asked.moment, asked.vectors
     ids = [draft.id for draft in command.drafts if draft.id]
     if not ids:
         return {}
-    locked = await work.items.lock(ids)
     missing = [item_id for item_id in ids if item_id not in locked]
     if missing:
         seen = await work.items.find(missing)
@@ -175,13 +247,21 @@ def _written(parts: Parts, item: Item, vector: Vector | None) -> Written:
     return Written(item=item, words=item_tokens(item.payload.content), vector=vector)
 
 
-def _result(item: Item) -> WriteResult:
-    return WriteResult(item.id, item.revision, item.etag, item.state, item.embed_state)
+def _result(item: Item, outcome: Outcome = Outcome.CREATED, superseded: Sequence[str] = ()) -> WriteResult:
+    return WriteResult(item.id, item.revision, item.etag, item.state, item.embed_state, outcome, tuple(superseded))
 
 
 def _encode(results: Sequence[WriteResult]) -> bytes:
-    return json.dumps([[r.id, r.revision, r.etag, r.state, r.embed_state] for r in results]).encode()
+    return json.dumps(
+        [[r.id, r.revision, r.etag, r.state, r.embed_state, r.outcome, r.superseded] for r in results]
+    ).encode()
 
 
 def _decode(answer: bytes) -> list[WriteResult]:
-    return [WriteResult(i, r, e, State(s), EmbedState(m)) for i, r, e, s, m in json.loads(answer)]
+    """Give the results of an answer that was kept; those of the release before say no outcome."""
+    results = []
+    for item_id, revision, etag, state, embed_state, *more in json.loads(answer):
+        outcome = Outcome(more[0]) if more else (Outcome.CREATED if revision == 1 else Outcome.UPDATED)
+        superseded = tuple(more[1]) if more else ()
+        results.append(WriteResult(item_id, revision, etag, State(state), EmbedState(embed_state), outcome, superseded))
+    return results

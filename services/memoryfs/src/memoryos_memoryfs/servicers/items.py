@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import grpc
 from memoryos.memoryfs.v1 import item_pb2
 from memoryos.memoryfs.v1 import memoryfs_pb2 as pb
@@ -15,6 +17,12 @@ from memoryos_memoryfs.operations.list_items import ListQuery, list_items
 from memoryos_memoryfs.operations.write_items import WriteCommand, write_items
 from memoryos_memoryfs.servicers.calls import WithParts, body_of, deadline_s
 
+_MERGE: Final = {
+    pb.ON_CONFLICT_UNSPECIFIED: None,
+    pb.ON_CONFLICT_MERGE: True,
+    pb.ON_CONFLICT_ADD: False,
+}
+
 
 class ItemsServicer(WithParts):
     """Items by name and by place."""
@@ -27,6 +35,7 @@ class ItemsServicer(WithParts):
             request_id=request.request_id,
             body=body_of(request),
             deadline_s=deadline_s(),
+            merge=_MERGE[request.on_conflict],
         )
         results = await write_items(self._parts, scope(), command)
         return pb.WriteResponse(
@@ -38,6 +47,8 @@ class ItemsServicer(WithParts):
                     state=item_pb2.State.ValueType(result.state),
                     gated=result.gated,
                     embed_state=item_pb2.EmbedState.ValueType(result.embed_state),
+                    outcome=pb.WriteOutcome.ValueType(result.outcome),
+                    superseded_ids=result.superseded,
                 )
                 for result in results
             ]

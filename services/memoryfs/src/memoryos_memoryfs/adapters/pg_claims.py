@@ -1,0 +1,105 @@
+"""Claims on PostgreSQL: keyed hashes, under advisory locks that end with the transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from memoryos_postgres import queries
+
+from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.domain.evidence import SourceKey, independent
+from memoryos_memoryfs.domain.items import EventKey
+from memoryos_memoryfs.domain.place_keys import event_key_hash
+from memoryos_memoryfs.lifecycle_ports import Met
+
+_QUERIES = queries.load("memoryos_memoryfs", "lifecycle.sql")
+MET_MAX: Final = 256
+"""Items looked at for one call; of more that say the same, or speak of the same event, the newest."""
+
+
+class PgClaims:
+    """What says the same, as one transaction sees it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tx = session.tx
+        self._tenant = session.tenant
+
+    async def meet(self, signatures: Sequence[str], events: Sequence[EventKey]) -> Met:
+        """See `Claims.meet`."""
+        key = (await self._session.keys()).tokens
+        numbers = {_number(key, text): text for text in signatures}
+        hashes = {event_key_hash(key, event): event for event in events}
+        places = [_number(key, f"{self._tenant}\n{digest.hex()}") for digest in hashes]
+        rows = await self._tx.fetch_guarded(
+            sorted({*(_number(key, f"{self._tenant}\n{number}") for number in numbers), *places}),
+            _QUERIES["claims_met"],
+            {"tenant": self._tenant, "signatures": list(numbers), "events": list(hashes), "limit": MET_MAX},
+        )
+        same: dict[str, list[str]] = {text: [] for text in signatures}
+        spoken: dict[EventKey, list[str]] = {event: [] for event in events}
+        for row in rows:
+            if row["signature"] is not None:
+                same[numbers[row["signature"]]].append(row["id"])
+            else:
+                spoken[hashes[bytes(row["event"])]].append(row["id"])
+        return Met(same=same, events=spoken)
+
+    async def note(self, signatures: Mapping[str, str]) -> None:
+        """See `Claims.note`."""
+        if not signatures:
+            return
+        key = (await self._session.keys()).tokens
+        numbers = [_number(key, text) for text in signatures.values()]
+        self._tx.defer(
+            _QUERIES["note_claims"], {"tenant": self._tenant, "ids": list(signatures), "signatures": numbers}
+        )
+
+    async def corroborates(self, item_id: str, own: frozenset[SourceKey], offered: frozenset[SourceKey]) -> bool:
+        """See `Claims.corroborates`."""
+        if not independent(offered, own):
+            return False
+        rows = await self._tx.fetch_all(_QUERIES["evidence_of"], {"tenant": self._tenant, "item_id": item_id})
+        counted = {bytes(row["source_hash"]) for row in rows}
+        return not counted.intersection(await self._hashes(offered))
+
+    async def count_in(self, item_id: str, keys: frozenset[SourceKey]) -> None:
+        """See `Claims.count_in`."""
+        params = {"tenant": self._tenant, "item_id": item_id, "actor": self._session.scope.actor}
+        await self._tx.execute(_QUERIES["note_evidence"], {**params, "hashes": await self._hashes(keys)})
+
+    async def keep_lives(self, expire_times: Mapping[str, datetime]) -> None:
+        """See `Claims.keep_lives`."""
+        if expire_times:
+            params = {"ids": list(expire_times), "expire_times": list(expire_times.values())}
+            await self._tx.execute(_QUERIES["note_lives"], {"tenant": self._tenant, **params})
+
+    async def take_lives(self, ids: Sequence[str]) -> Mapping[str, datetime]:
+        """See `Claims.take_lives`."""
+        params = {"tenant": self._tenant, "ids": list(ids)}
+        rows = await self._tx.fetch_all(_QUERIES["lives"], params)
+        if rows:
+            await self._tx.execute(_QUERIES["end_lives"], params)
+        return {row["item_id"]: row["expire_time"] for row in rows}
+
+    async def used_since(self, ids: Sequence[str], since: datetime) -> frozenset[str]:
+        """See `Claims.used_since`."""
+        params = {"tenant": self._tenant, "ids": list(ids), "since": since}
+        rows = await self._tx.fetch_all(_QUERIES["used_since"], params)
+        return frozenset(row["item_id"] for row in rows)
+
+    async def _hashes(self, keys: frozenset[SourceKey]) -> list[bytes]:
+        key = (await self._session.keys()).tokens
+        return [_digest(key, b"memoryfs.source", json.dumps(part, ensure_ascii=False)) for part in sorted(keys)]
+
+
+def _digest(key: bytes, purpose: bytes, text: str, size: int = 16) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size, person=purpose).digest()
+
+
+def _number(key: bytes, text: str) -> int:
+    return int.from_bytes(_digest(key, b"memoryfs.claim", text, 8), "big", signed=True)

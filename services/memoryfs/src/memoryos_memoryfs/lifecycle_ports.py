@@ -1,0 +1,56 @@
+"""What the operations of the lifecycle ask of storage. Adapters live in adapters/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from memoryos_memoryfs.domain.evidence import SourceKey
+from memoryos_memoryfs.domain.items import EventKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """Items that may say the same as what was asked for, and items of the caller about the same events."""
+
+    same: Mapping[str, Sequence[str]]
+    """Ids by signature; anyone's, to be read again."""
+    events: Mapping[EventKey, Sequence[str]]
+    """Ids by event key, active and superseded ones."""
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Give every id once."""
+        return frozenset().union(*self.same.values(), *self.events.values())
+
+
+class Claims(Protocol):
+    """Where re-statements, evidence and events are looked up, in the transaction of what they lead to."""
+
+    async def meet(self, signatures: Sequence[str], events: Sequence[EventKey]) -> Met:
+        """Give who says the same or speaks of the same events, as committed by now.
+
+        Whoever asks for one of them waits until this transaction ends: of several
+        callers that say the same at once the later ones find what the first wrote.
+        Asked for in one call, and before any row is locked: no two lock each other out.
+        """
+
+    async def note(self, signatures: Mapping[str, str]) -> None:
+        """Keep what items say: signature by id. Written together with the commit."""
+
+    async def corroborates(self, item_id: str, own: frozenset[SourceKey], offered: frozenset[SourceKey]) -> bool:
+        """Tell whether the offered source is another one than the item's own and all that were counted for it."""
+
+    async def count_in(self, item_id: str, keys: frozenset[SourceKey]) -> None:
+        """Keep that these sources were counted for the item."""
+
+    async def keep_lives(self, expire_times: Mapping[str, datetime]) -> None:
+        """Keep when candidates are to end once they are promoted."""
+
+    async def take_lives(self, ids: Sequence[str]) -> Mapping[str, datetime]:
+        """Give those ends and forget them."""
+
+    async def used_since(self, ids: Sequence[str], since: datetime) -> frozenset[str]:
+        """Give those of `ids` that an answer of Read held since then."""
