@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import numpy as np
 import pytest
 from memoryos_testing.contracts.vector_index import MODEL, MODELS, TENANT, VectorIndexContract, X, ask, entry, ids
-from memoryos_vectors.adapters.qdrant import QdrantVectorIndex
+from memoryos_vectors.adapters.qdrant import QdrantVectorIndex, connect
 from memoryos_vectors.errors import IndexAbsent, IndexUnavailable
 from memoryos_vectors.ports import Exactness, VectorIndex
 
@@ -19,7 +19,7 @@ needs_server = pytest.mark.skipif(not QDRANT_URL, reason="QDRANT_URL names no se
 
 
 async def _fresh(url: str) -> QdrantVectorIndex:
-    index = QdrantVectorIndex.connect(url, MODELS, prefix=f"test-{uuid.uuid4().hex}", timeout_s=20)
+    index = connect(url, MODELS, prefix=f"test-{uuid.uuid4().hex}", timeout_s=20)
     await index.create()
     return index
 
@@ -104,7 +104,7 @@ async def test_replace_keeps_and_removes(index: QdrantVectorIndex) -> None:
 
 
 async def test_a_lost_collection_is_no_empty_answer() -> None:
-    index = QdrantVectorIndex.connect(":memory:", MODELS)
+    index = connect(":memory:", MODELS)
     assert not await index.exists()
     with pytest.raises(IndexAbsent):
         await ask(index, X)
@@ -115,13 +115,13 @@ async def test_a_lost_collection_is_no_empty_answer() -> None:
 
 @needs_server
 async def test_a_lost_collection_of_a_server_is_no_empty_answer() -> None:
-    index = QdrantVectorIndex.connect(QDRANT_URL, MODELS, prefix=f"test-{uuid.uuid4().hex}")
+    index = connect(QDRANT_URL, MODELS, prefix=f"test-{uuid.uuid4().hex}")
     with pytest.raises(IndexAbsent):
         await ask(index, X)
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    index = QdrantVectorIndex.connect("http://127.0.0.1:9", MODELS, timeout_s=1)
+    index = connect("http://127.0.0.1:9", MODELS, timeout_s=1)
     with pytest.raises(IndexUnavailable):
         await ask(index, X)
     await index.close()

@@ -10,8 +10,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2
 from memoryos_memoryfs.copy_worker import HEALTH_PART
-from memoryos_testing.faulty_index import FaultyIndex
-from memoryos_vectors.adapters.qdrant import QdrantVectorIndex
+from memoryos_testing.faulty_index import FaultyIndex, deliver
+from memoryos_vectors.adapters.qdrant import connect
 from memoryos_vectors.errors import IndexUnavailable
 from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import IndexScope, VectorQuery
@@ -23,7 +23,7 @@ FALLBACK = memoryfs_pb2.DEGRADATION_INDEX_FALLBACK
 @pytest.fixture
 def faulty(service_embedder) -> FaultyIndex:
     models = IndexedModels({service_embedder.model_id: service_embedder.dimensions})
-    return FaultyIndex(QdrantVectorIndex.connect(":memory:", models))
+    return FaultyIndex(connect(":memory:", models))
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ async def test_a_late_write_of_an_old_revision_changes_nothing(on_qdrant, faulty
     await copied(on_qdrant)
     await alice.update(item, content="second words")
     await copied(on_qdrant)
-    await faulty.deliver()
+    await deliver(faulty)
     hit = (await alice.read("second words")).hits[0]
     assert (hit.item.id, hit.details.dense > 0.99) == (item, True)
 

@@ -79,12 +79,6 @@ class FaultyIndex:
             self.lost_answers -= 1
             raise IndexUnavailable
 
-    async def deliver(self) -> None:
-        """Let arrive what was held back."""
-        late, self.late = self.late, []
-        for tenant, model_id, entries in late:
-            await self.inner.upsert(tenant, model_id, entries)
-
     async def delete(self, tenant: str, item_ids: Sequence[str]) -> int:
         """See `VectorIndex.delete`."""
         self.writes += 1
@@ -124,6 +118,18 @@ class FaultyIndex:
         await self._fail()
         await self.inner.create()
 
+    async def drop(self) -> None:
+        """See `DerivedIndex.drop`."""
+        await self._fail()
+        await self.inner.drop()
+
     async def close(self) -> None:
         """See `DerivedIndex.close`."""
         await self.inner.close()
+
+
+async def deliver(faulty: FaultyIndex) -> None:
+    """Let arrive what was held back."""
+    late, faulty.late = faulty.late, []
+    for tenant, model_id, entries in late:
+        await faulty.inner.upsert(tenant, model_id, entries)

@@ -15,9 +15,9 @@ def build_derived(section: QdrantSection, models: IndexedModels) -> DerivedIndex
     if not section.url:
         return None
     # Importing the client takes more than a second: only for those who use it.
-    from memoryos_vectors.adapters.qdrant import QdrantVectorIndex
+    from memoryos_vectors.adapters.qdrant import connect
 
-    return QdrantVectorIndex.connect(
+    return connect(
         section.url,
         models,
         api_key=section.api_key_file.read() if section.api_key_file else None,

@@ -174,6 +174,10 @@ class DerivedIndex(VectorIndex, Protocol):
         """Make what is missing of the collections and their payload indexes, empty."""
         ...
 
+    async def drop(self) -> None:
+        """Remove the collections and all they hold; fine where there are none."""
+        ...
+
     async def replace(
         self, tenant: str, model_id: str, entries: Sequence[VectorEntry], absent_ids: Sequence[str]
     ) -> None:

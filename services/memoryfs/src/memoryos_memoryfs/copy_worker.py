@@ -13,7 +13,7 @@ from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.qdrant_config import QdrantSection
 
 from memoryos_memoryfs.index_ports import BackendState, IndexOutbox
-from memoryos_memoryfs.operations.copy_changes import copy_changes, make_copy
+from memoryos_memoryfs.operations.copy_changes import copy_changes, keep_copy
 
 HEALTH_PART: Final = "memoryos.memoryfs.vector_index"
 """Name under which gRPC health tells whether the copy answers; the service serves without it."""
@@ -44,8 +44,8 @@ async def copy_forever(
     while True:
         done = 0
         try:
-            if time.monotonic() - looked > _LOOKED_EVERY_S and (await state.get()).feeding:
-                await make_copy(outbox, state, index)
+            if time.monotonic() - looked > _LOOKED_EVERY_S:
+                await keep_copy(outbox, state, index)
                 looked = time.monotonic()
             done = await copy_changes(outbox, index, models, section.copy_batch)
             pause_s = section.copy_poll_s
@@ -56,8 +56,8 @@ async def copy_forever(
         except Exception:
             _log.exception("changes cannot be copied to the vector index")
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
-        if index.answers is not answered:
-            answered = index.answers
+        if index.breaker.closed is not answered:
+            answered = index.breaker.closed
             _log.warning("the vector index answers again" if answered else "the vector index does not answer")
             await tell_health(serving=answered)
         if not done:

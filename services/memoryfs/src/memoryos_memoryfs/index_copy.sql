@@ -106,3 +106,11 @@ SELECT b.serving = 'qdrant' AS copied,
         SELECT DISTINCT item_id FROM memoryfs.index_outbox WHERE tenant = %(tenant)s LIMIT %(limit)s
     ) AS pending_ids
 FROM memoryfs.index_backends AS b;
+
+-- name: vector_counts
+SELECT tenant, count(*) AS held FROM memoryfs.item_vectors WHERE model_id = %(model_id)s GROUP BY tenant;
+
+-- name: vector_page
+SELECT item_id, revision, model_id, path_id, acl, tier, vec FROM memoryfs.item_vectors
+WHERE tenant = %(tenant)s AND item_id > %(after_id)s AND model_id = %(model_id)s
+ORDER BY item_id LIMIT %(limit)s;

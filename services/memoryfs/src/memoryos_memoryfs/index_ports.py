@@ -6,14 +6,15 @@ tenants: whoever copies, compares or counts acts for no reader.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
-from memoryos_vectors.ports import VectorEntry
+from memoryos_vectors.models import IndexedModels
+from memoryos_vectors.ports import DerivedIndex, IndexScope, VectorAnswer, VectorEntry, VectorQuery
 
 
 class Backend(StrEnum):
@@ -117,3 +118,36 @@ class BackendState(Protocol):
 
         Whatever was written to the vectors before is committed by then, and whatever follows sees the new state.
         """
+
+
+class TruthVectors(Protocol):
+    """What PostgreSQL keeps, for comparing the copy with it."""
+
+    async def counts(self, model_id: str) -> Mapping[str, int]:
+        """Give the number of entries of every tenant that has any."""
+
+    async def page(self, tenant: str, model_id: str, after_id: str, limit: int) -> Sequence[VectorEntry]:
+        """Give the next entries in order of item."""
+
+    async def of(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, VectorEntry]:
+        """Give the entries of these items."""
+
+    async def search(self, scope: IndexScope, query: VectorQuery) -> VectorAnswer:
+        """Give the exact answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexParts:
+    """What moves, checks and erases the copy are given by the composition root."""
+
+    state: BackendState
+    outbox: IndexOutbox
+    truth: TruthVectors
+    models: IndexedModels
+    model_id: str
+    copy: DerivedIndex | None
+    """None: the configuration names no Qdrant."""
+    answers: Callable[[], bool]
+    """Tells whether the copy answered when it was last asked."""
+    settle_s: float
+    """How long a change that was sent may still arrive."""

@@ -27,30 +27,26 @@ class GuardedIndex:
 
     def __init__(self, inner: DerivedIndex, breaker: Breaker, *, search_s: float, write_s: float) -> None:
         self._inner = inner
-        self._breaker = breaker
+        self.breaker = breaker
+        """Closed: the index answered when it was last asked."""
         self._search_s = search_s
         self._write_s = write_s
-
-    @property
-    def answers(self) -> bool:
-        """Tell whether the index answered when it was last asked."""
-        return self._breaker.closed
 
     async def _within(self, call: Awaitable[T], limit_s: float) -> T:
         try:
             async with asyncio.timeout(limit_s):
                 result = await call
         except (IndexAbsent, IndexRefused):
-            self._breaker.succeeded()
+            self.breaker.succeeded()
             raise
         except (TimeoutError, IndexUnavailable) as error:
-            self._breaker.failed()
+            self.breaker.failed()
             raise IndexUnavailable from error
-        self._breaker.succeeded()
+        self.breaker.succeeded()
         return result
 
     def _check(self) -> None:
-        if not self._breaker.allow():
+        if not self.breaker.allow():
             raise IndexUnavailable
 
     async def search(self, scope: IndexScope, query: VectorQuery) -> VectorAnswer:
@@ -104,6 +100,11 @@ class GuardedIndex:
         """See `DerivedIndex.create`."""
         self._check()
         await self._within(self._inner.create(), self._write_s)
+
+    async def drop(self) -> None:
+        """See `DerivedIndex.drop`."""
+        self._check()
+        await self._within(self._inner.drop(), self._write_s)
 
     async def close(self) -> None:
         """See `DerivedIndex.close`."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
 from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 
 from memoryos_vectors.adapters import qdrant_wire as wire
-from memoryos_vectors.errors import IndexAbsent
+from memoryos_vectors.errors import IndexAbsent, IndexUnavailable
 from memoryos_vectors.models import IndexedModels, newest
 from memoryos_vectors.ports import (
     Exactness,
@@ -71,20 +71,6 @@ class QdrantVectorIndex:
         self._exact_max = exact_max
         self._names = {model_id: wire.collection_name(prefix, model_id) for model_id in models.dimensions}
 
-    @classmethod
-    def connect(
-        cls,
-        url: str,
-        models: IndexedModels,
-        *,
-        api_key: str | None = None,
-        prefix: str = "memoryos",
-        timeout_s: float = 5.0,
-    ) -> Self:
-        """Give the index on the Qdrant at `url` (see `qdrant_wire.connect`); it connects when it is first asked."""
-        client, local = wire.connect(url, api_key=api_key, timeout_s=timeout_s)
-        return cls(client, models, local=local, prefix=prefix, timeout_s=timeout_s)
-
     async def close(self) -> None:
         """See `DerivedIndex.close`."""
         await self._client.close()
@@ -103,6 +89,13 @@ class QdrantVectorIndex:
                 if not self._local:
                     for field, schema in _INDEXES.items():
                         await self._client.create_payload_index(name, field, schema, wait=True)
+
+    async def drop(self) -> None:
+        """See `DerivedIndex.drop`."""
+        for name in self._names.values():
+            with wire.translated():
+                if await self._client.collection_exists(name):
+                    await self._client.delete_collection(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
         await self._client.create_collection(
@@ -130,7 +123,8 @@ class QdrantVectorIndex:
             for revision, points in by_revision.items()
         ]
         with wire.translated():
-            await self._client.batch_update_points(name, operations, wait=True, timeout=self._timeout_s)
+            results = await self._client.batch_update_points(name, operations, wait=True, timeout=self._timeout_s)
+        _check_completed(results)
 
     async def replace(
         self, tenant: str, model_id: str, entries: Sequence[VectorEntry], absent_ids: Sequence[str]
@@ -152,7 +146,8 @@ class QdrantVectorIndex:
     async def _delete(self, name: str, tenant: str, item_ids: Sequence[str]) -> None:
         selector = qm.PointIdsList(points=[wire.point_id(tenant, item_id) for item_id in item_ids])
         with wire.translated():
-            await self._client.delete(name, selector, wait=True, timeout=self._timeout_s)
+            result = await self._client.delete(name, selector, wait=True, timeout=self._timeout_s)
+        _check_completed([result])
 
     async def search(self, scope: IndexScope, query: VectorQuery) -> VectorAnswer:
         """See `VectorIndex.search`; exact up to EXACT_MAX matching entries, and where ANN finds too few."""
@@ -262,6 +257,25 @@ class QdrantVectorIndex:
         if self._local and not await self._client.collection_exists(name):
             raise IndexAbsent
         return name
+
+
+def connect(
+    url: str,
+    models: IndexedModels,
+    *,
+    api_key: str | None = None,
+    prefix: str = "memoryos",
+    timeout_s: float = 5.0,
+) -> QdrantVectorIndex:
+    """Give the index on the Qdrant at `url` (see `qdrant_wire.connect`); it connects when it is first asked."""
+    client, local = wire.connect(url, api_key=api_key, timeout_s=timeout_s)
+    return QdrantVectorIndex(client, models, local=local, prefix=prefix, timeout_s=timeout_s)
+
+
+def _check_completed(results: Sequence[qm.UpdateResult]) -> None:
+    """Raise `IndexUnavailable` when Qdrant took a change but did not carry it out within the time-out."""
+    if any(result.status is not qm.UpdateStatus.COMPLETED for result in results):
+        raise IndexUnavailable
 
 
 def _empty(names: frozenset[int] | frozenset[str] | None) -> bool:

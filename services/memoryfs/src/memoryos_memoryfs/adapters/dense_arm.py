@@ -8,7 +8,7 @@ from typing import Final
 from memoryos_vectors.errors import IndexRefused, IndexUnavailable
 from memoryos_vectors.ports import Exactness, IndexScope, VectorAnswer, VectorIndex, VectorQuery
 
-from memoryos_memoryfs.adapters.pg_index_outbox import QUERIES
+from memoryos_memoryfs.adapters.pg_truth_vectors import QUERIES
 from memoryos_memoryfs.adapters.session import Session
 
 ALLOWED_IN_TRUTH_MAX: Final = 10_000

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
-from memoryos_postgres import Database, queries
+from memoryos_postgres import Database
 from memoryos_postgres.transaction import Tx
-from memoryos_vectors.halfvec import read_halfvec
-from memoryos_vectors.ports import Tier, VectorEntry
+from memoryos_vectors.ports import VectorEntry
 from memoryos_vectors.qdrant_config import QdrantSection
 
+from memoryos_memoryfs.adapters.pg_truth_vectors import QUERIES, current_vectors
 from memoryos_memoryfs.index_ports import Backend, Backends, Backlog, ClaimedChanges, NamedChange, Phase
 
-QUERIES: Final = queries.load("memoryos_memoryfs", "index_copy.sql")
 _TENANTS_MAX: Final = 50
 """Tenants that one claim serves; the next claim goes on after them."""
-_TIERS: Final = {1: Tier.HOT, 2: Tier.COLD}
 
 
 class _Claim:
@@ -142,24 +139,6 @@ class PgBackendState:
         async with self._database.unscoped() as tx:
             await tx.execute(QUERIES["quiesce_vectors"])
             return await tx.execute(QUERIES["change_backends"], {**_columns(after), **old}) == 1
-
-
-async def current_vectors(tx: Tx, tenant: str, item_ids: Sequence[str]) -> dict[str, list[VectorEntry]]:
-    """Give what PostgreSQL keeps of the items, by model."""
-    found: dict[str, list[VectorEntry]] = defaultdict(list)
-    params = {"tenant": tenant, "item_ids": list(item_ids)}
-    for row in await tx.fetch_all(QUERIES["current_vectors"], params, binary=True):
-        found[row["model_id"]].append(
-            VectorEntry(
-                item_id=row["item_id"],
-                revision=row["revision"],
-                path_id=row["path_id"],
-                acl=tuple(row["acl"]),
-                vector=read_halfvec(row["vec"]),
-                tier=_TIERS[row["tier"]],
-            )
-        )
-    return found
 
 
 def _columns(state: Backends) -> dict[str, Any]:

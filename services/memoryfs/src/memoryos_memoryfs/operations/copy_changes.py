@@ -77,19 +77,23 @@ async def _send(
         await index.replace(tenant, model_id, entries, [item_id for item_id in ids if item_id not in there])
 
 
-async def make_copy(outbox: IndexOutbox, state: BackendState, index: DerivedIndex) -> bool:
-    """Tell whether the copy had to be made anew: it was lost, or never there.
+async def keep_copy(outbox: IndexOutbox, state: BackendState, index: DerivedIndex) -> None:
+    """Make the copy where it is lost or was never there; drop it where nobody brings it up to date.
 
     First every item is named, then the empty collections are made: a search
-    between the two finds no collection, or an item pending, never nothing.
+    between the two finds no collection, or an item pending, never nothing. A
+    copy that is not fed would keep what is erased.
     """
+    feeding = (await state.get()).feeding
     if await index.exists():
-        return False
-    if (await state.get()).feeding:
-        last = await outbox.name_all(("", ""), NAMED_PAGE)
-        if last is not None:
-            _log.warning("the copy of the vector index is not there: made anew")
-        while last is not None:
-            last = await outbox.name_all(last, NAMED_PAGE)
+        if not feeding:
+            await index.drop()
+        return
+    if not feeding:
+        return
+    last = await outbox.name_all(("", ""), NAMED_PAGE)
+    if last is not None:
+        _log.warning("the copy of the vector index is not there: made anew")
+    while last is not None:
+        last = await outbox.name_all(last, NAMED_PAGE)
     await index.create()
-    return True

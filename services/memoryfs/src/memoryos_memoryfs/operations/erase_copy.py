@@ -1,0 +1,73 @@
+"""What the erasure asks of the copy of the dense index: remove, search for what is left, sweep once more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from memoryos_vectors.ports import DerivedIndex
+
+from memoryos_memoryfs.index_ports import IndexParts
+
+_PAGE: Final = 500
+
+
+async def erase_from_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] | None) -> int:
+    """Give the number of entries removed: those of the items, or (None) of the whole tenant.
+
+    The truth's own rows are to be gone before. Raises `IndexUnavailable`: try again.
+    Without a copy there is nothing to remove.
+    """
+    if parts.copy is None:
+        return 0
+    removed = 0
+    async for ids in _found(parts.copy, parts, tenant, item_ids):
+        removed += await parts.copy.delete(tenant, ids)
+    return removed
+
+
+async def find_in_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] | None) -> int:
+    """Give the number of items, of those named or of the tenant, that the copy still holds."""
+    if parts.copy is None:
+        return 0
+    held: set[str] = set()
+    async for ids in _found(parts.copy, parts, tenant, item_ids):
+        held.update(ids)
+    return len(held)
+
+
+async def sweep_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] | None) -> int:
+    """Give the number of items left after everything that was on its way has arrived and was removed: 0.
+
+    A copier that read an item before it was erased may send it until its
+    deadline, and a write that timed out may arrive late. After the last of
+    these deadlines what came is removed; Qdrant carries changes out in the
+    order of their arrival, so nothing sent before comes after that.
+    """
+    if parts.copy is None:
+        return 0
+    await asyncio.sleep(parts.settle_s)
+    await erase_from_copy(parts, tenant, item_ids)
+    return await find_in_copy(parts, tenant, item_ids)
+
+
+async def _found(
+    copy: DerivedIndex, parts: IndexParts, tenant: str, item_ids: Sequence[str] | None
+) -> AsyncIterator[list[str]]:
+    """Give the names of what the copy holds, some at a time."""
+    for model_id in parts.models.dimensions:
+        if item_ids is not None:
+            for start in range(0, len(item_ids), _PAGE):
+                kept = await copy.kept(tenant, model_id, item_ids[start : start + _PAGE])
+                if kept:
+                    yield list(kept)
+            continue
+        position = ""
+        while True:
+            page = await copy.scan(tenant, model_id, position=position, limit=_PAGE)
+            if page.entries:
+                yield [entry.item_id for entry in page.entries]
+            position = page.next_position
+            if not position:
+                break
