@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from memoryos_models.adapters.http_reranker import HttpReranker
 from memoryos_models.adapters.openai_chat import OpenAIChat
 from memoryos_models.adapters.openai_embedder import OpenAIEmbedder
 from memoryos_models.adapters.usem3 import Usem3Embedder
 from memoryos_models.cache import CachedEmbedder
 from memoryos_models.config import ModelsSection
-from memoryos_models.ports import ChatModel, Embedder
+from memoryos_models.ports import ChatModel, Embedder, Reranker
 
 
 def build_embedder(section: ModelsSection) -> Embedder:
@@ -19,3 +20,8 @@ def build_embedder(section: ModelsSection) -> Embedder:
 def build_chat_model(section: ModelsSection) -> ChatModel | None:
     """Give the chat model, or None when no endpoint is configured."""
     return OpenAIChat(section) if section.chat_url else None
+
+
+def build_reranker(section: ModelsSection) -> Reranker | None:
+    """Give the reranker that the section names, or None."""
+    return None if section.reranker == "none" else HttpReranker(section)

@@ -33,5 +33,23 @@ class ModelsSection(Section):
     chat_url: str | None = Field(default=None, description="Base address of the chat endpoint, e.g. http://host/v1.")
     chat_model: str | None = Field(default=None, description="Model name used when an agent names none.")
     chat_key_file: SecretFile | None = Field(default=None, description="File with the chat endpoint's API key.")
+    reranker: Literal["none", "tei", "openai"] = Field(
+        default="none",
+        description="tei: text-embeddings-inference's /rerank; openai: /rerank of Jina, Cohere, vLLM, llama.cpp.",
+    )
+    reranker_url: str | None = Field(
+        default=None, description="Base address, e.g. http://host:8080 (tei) or http://host:8000/v1 (openai)."
+    )
+    reranker_model: str | None = Field(default=None, description="Model name at that endpoint; tei needs none.")
+    reranker_key_file: SecretFile | None = Field(default=None, description="File with the endpoint's API key.")
+    reranker_texts_max: int = Field(
+        default=32, ge=2, le=200, description="Best hits that are sent to it; tei takes 32 unless told otherwise."
+    )
+    reranker_text_chars_max: int = Field(
+        default=4000, ge=100, le=100_000, description="Characters of each text that are sent."
+    )
+    reranker_timeout_s: float = Field(
+        default=2.0, gt=0, le=30, description="Longest wait for it; then the hits keep their own order, flagged."
+    )
     connect_timeout_s: float = Field(default=5.0, gt=0, le=60, description="Longest wait for a connection.")
     reply_bytes_max: int = Field(default=16_777_216, ge=1024, description="Largest reply read from an endpoint.")

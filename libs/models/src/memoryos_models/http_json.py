@@ -31,10 +31,20 @@ def new_client(*, connect_timeout_s: float, api_key: str | None, connections_max
 async def post_json(
     client: httpx.AsyncClient, url: str, body: Mapping[str, Any], *, deadline_s: float, reply_bytes_max: int
 ) -> dict[str, Any]:
-    """Give the JSON object that the endpoint answers, within one total deadline.
+    """Give the JSON object that the endpoint answers; fails as `post_for_json` does, also when it is no object."""
+    value = await post_for_json(client, url, body, deadline_s=deadline_s, reply_bytes_max=reply_bytes_max)
+    if not isinstance(value, dict):
+        raise ModelReplyInvalid("the reply is not a JSON object")
+    return value
+
+
+async def post_for_json(
+    client: httpx.AsyncClient, url: str, body: Mapping[str, Any], *, deadline_s: float, reply_bytes_max: int
+) -> Any:
+    """Give the JSON value that the endpoint answers, within one total deadline.
 
     Raises `ModelUnavailable` (429, 5xx, connection, deadline), `ModelRejected`
-    (any other status) or `ModelReplyInvalid` (not a JSON object, or too big).
+    (any other status) or `ModelReplyInvalid` (not JSON, or too big).
     """
     try:
         async with asyncio.timeout(deadline_s), client.stream("POST", url, json=body) as response:
@@ -51,12 +61,9 @@ async def post_json(
     except httpx.RequestError as error:
         raise ModelUnavailable("the model cannot be reached", retry_after_s=_RETRY_AFTER_DEFAULT_S) from error
     try:
-        value = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise ModelReplyInvalid("the reply is not JSON") from error
-    if not isinstance(value, dict):
-        raise ModelReplyInvalid("the reply is not a JSON object")
-    return value
 
 
 def _raise_for_status(response: httpx.Response) -> None:

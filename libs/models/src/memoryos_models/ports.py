@@ -1,4 +1,4 @@
-"""What the rest of Memory OS asks of models: vectors for texts, and the next message of a chat."""
+"""What the rest of Memory OS asks of models: vectors for texts, an order of texts, the next message of a chat."""
 
 from __future__ import annotations
 
@@ -45,6 +45,23 @@ class Embedder(Protocol):
 
     async def close(self) -> None:
         """Release threads and connections; running work is not waited for."""
+        ...
+
+
+class Reranker(Protocol):
+    """Judges how well each of a few texts answers a query, reading both together."""
+
+    async def rerank(self, query: str, texts: Sequence[str], *, deadline_s: float) -> list[float]:
+        """Give one score per text, in order, each 0..1 and higher for a better answer, within `deadline_s` seconds.
+
+        Scores of different queries are not comparable. Long texts are cut (an
+        adapter states where). Raises `ModelUnavailable`, `ModelRejected` or
+        `ModelReplyInvalid`; then no text has a score.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
         ...
 
 

@@ -49,19 +49,30 @@ class ScriptedReply:
 Script = Callable[[dict[str, Any]], ScriptedReply | str]
 """Request as JSON → reply; a text is a plain reply. Runs in the server's threads."""
 Embed = Callable[[list[str]], list[list[float]]]
+Rerank = Callable[[str, list[str]], list[float]]
 
 
 class ScriptedServer:
-    """Serves `/v1/chat/completions` by a script, and `/v1/embeddings` where `embed` is given.
+    """Serves `/v1/chat/completions` by a script, `/v1/embeddings` where `embed` is given, and with `rerank`
+    `/v1/rerank` and (as text-embeddings-inference) `/rerank`, both in the order of the scores.
 
     `with ScriptedServer(script) as server:` listens on a free port of
     127.0.0.1; `server.base_url` goes into `models.chat_url`. `server.requests`
     holds the newest 1,000 chat requests.
     """
 
-    def __init__(self, script: Script, *, embed: Embed | None = None, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        embed: Embed | None = None,
+        rerank: Rerank | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
         self.script = script
         self.embed = embed
+        self.rerank = rerank
         self.requests: deque[dict[str, Any]] = deque(maxlen=_REQUESTS_KEPT)
         self.stopping = threading.Event()
         self._server = _Server((host, port), _Handler)
@@ -129,6 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._chat(request)
         elif path == "/v1/embeddings" and self._scripted.embed is not None:
             self._embeddings(request, self._scripted.embed)
+        elif path in ("/v1/rerank", "/rerank") and self._scripted.rerank is not None:
+            self._rerank(request, self._scripted.rerank, tei=path == "/rerank")
         else:
             self._send_error(404)
 
@@ -153,11 +166,18 @@ class _Handler(BaseHTTPRequestHandler):
         data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
         self._send_json(200, {"object": "list", "model": request.get("model", MODEL_NAME), "data": data})
 
+    def _rerank(self, request: dict[str, Any], rerank: Rerank, *, tei: bool) -> None:
+        scores = rerank(request["query"], list(request["texts" if tei else "documents"]))
+        order = sorted(range(len(scores)), key=lambda position: -scores[position])
+        name = "score" if tei else "relevance_score"
+        results = [{"index": position, name: scores[position]} for position in order]
+        self._send_json(200, results if tei else {"model": request.get("model", MODEL_NAME), "results": results})
+
     def _send_error(self, status: int, retry_after_s: float | None = None) -> None:
         body = {"error": {"message": f"scripted answer {status}", "type": "scripted", "code": status}}
         self._send(status, json.dumps(body).encode(), retry_after_s)
 
-    def _send_json(self, status: int, value: Mapping[str, Any]) -> None:
+    def _send_json(self, status: int, value: object) -> None:
         self._send(status, json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), None)
 
     def _send(self, status: int, body: bytes, retry_after_s: float | None) -> None:
