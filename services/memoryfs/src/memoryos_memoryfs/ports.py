@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
+from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.lifecycle_ports import Claims
+from memoryos_memoryfs.namespace_ports import Places, Settings
 
 Vector = NDArray[np.float32]
 """A unit row that fp16 holds exactly."""
@@ -225,6 +227,14 @@ class Work(Protocol):
     def claims(self) -> Claims:
         """What says the same, and by which sources."""
 
+    @property
+    def settings(self) -> Settings:
+        """What holds below paths."""
+
+    @property
+    def places(self) -> Places:
+        """What lies below paths."""
+
 
 class Storage(Protocol):
     """Begins transactions."""
@@ -241,6 +251,9 @@ class Storage(Protocol):
 
     async def find_one(self, scope: Scope, item_id: str) -> Item | None:
         """Give an item that the caller may read, in any state, in a transaction of its own."""
+
+    async def holding(self, scope: Scope, path: MemoryPath) -> Holding:
+        """Give what the settings of `path` and of the paths above it say now, in a transaction of its own."""
 
     def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
         """Begin; commit at the end of the block, roll back on any exception.

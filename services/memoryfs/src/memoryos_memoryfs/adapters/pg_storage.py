@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
-from memoryos_postgres.errors import UniqueViolation
+from memoryos_postgres.errors import ConstraintViolation
 from memoryos_postgres.idempotency import CLAIMED
 
 from memoryos_memoryfs.adapters.pg_claims import PgClaims
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_journal import PgJournal
+from memoryos_memoryfs.adapters.pg_places import PgPlaces
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
+from memoryos_memoryfs.adapters.pg_settings import PgSettings
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.domain.settings import Holding
+from memoryos_memoryfs.errors import QuotaExceeded
 from memoryos_memoryfs.lifecycle_ports import Claims
+from memoryos_memoryfs.namespace_ports import Places, Settings
 from memoryos_memoryfs.ports import ItemStore, Journal, RecallIndex, RequestAnswered, Work
+
+_QUOTAS: Final = {"quota_items_max": "items_max", "quota_bytes_max": "bytes_max"}
+"""Constraints that the counters of quotas break (migration 0009)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +41,21 @@ class PgWork:
     index: RecallIndex
     journal: Journal
     claims: Claims
+    settings: Settings
+    places: Places
 
 
 def work_of(session: Session) -> PgWork:
     """Give the ports of one transaction."""
     items = PgItems(session)
-    return PgWork(items, PgRecall(session, items), PgJournal(session), PgClaims(session))
+    return PgWork(
+        items,
+        PgRecall(session, items),
+        PgJournal(session),
+        PgClaims(session),
+        PgSettings(session),
+        PgPlaces(session, items),
+    )
 
 
 class PgStorage:
@@ -66,6 +84,11 @@ class PgStorage:
         async with self._database.scoped(scope) as tx:
             return (await self._shared.keyring.tenant_keys(tx, scope.tenant)).pages
 
+    async def holding(self, scope: Scope, path: MemoryPath) -> Holding:
+        """See `Storage.holding`; one round trip."""
+        async with self._database.scoped(scope) as tx:
+            return await PgSettings(Session(shared=self._shared, tx=tx, scope=scope)).of_alone(path)
+
     def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
         """See `Storage.transaction`."""
         return self._transaction(scope)
@@ -80,7 +103,9 @@ class PgStorage:
         try:
             async with self._database.scoped(scope) as tx:
                 yield work_of(Session(shared=self._shared, tx=tx, scope=scope))
-        except UniqueViolation as error:
+        except ConstraintViolation as error:
             if error.constraint == CLAIMED:
                 raise RequestAnswered from error
+            if error.constraint in _QUOTAS:
+                raise QuotaExceeded(metadata={"quota": _QUOTAS[error.constraint]}) from error
             raise

@@ -18,6 +18,7 @@ from memoryos_vectors.ports import VectorIndex
 
 from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+from memoryos_memoryfs.domain.settings import DEFAULTS, PathSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Shared:
     ann: AnnRoutes
     clock: Clock
     copy: CopyReads | None = None
+    defaults: PathSettings = DEFAULTS
+    """What holds where no path states anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

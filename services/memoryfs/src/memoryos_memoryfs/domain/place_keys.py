@@ -17,6 +17,8 @@ from memoryos_core.paths import MemoryPath
 from memoryos_memoryfs.domain.items import EventKey
 
 _HASH_BYTES: Final = 8
+KIND_KEY_BYTES: Final = _HASH_BYTES
+"""The keys of all places of a kind begin with so many bytes of its own."""
 
 
 def _keyed(key: bytes, purpose: bytes, text: str, size: int) -> bytes:
@@ -32,6 +34,11 @@ def path_key(key: bytes, path: MemoryPath) -> bytes:
             so_far = f"{so_far}/{segment}"
         parts.append(_keyed(key, b"memoryfs.path", so_far, _HASH_BYTES))
     return b"".join(parts)
+
+
+def keys_above(key: bytes) -> list[bytes]:
+    """Give the keys of a path and of all above it, from the kind down."""
+    return [key[:size] for size in range(_HASH_BYTES, len(key) + 1, _HASH_BYTES)]
 
 
 def subtree_end(start: bytes) -> bytes:
