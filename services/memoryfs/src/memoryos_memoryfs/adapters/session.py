@@ -8,6 +8,7 @@ from memoryos_core.clock import Clock
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import TenantKeys
 from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.jobs import Jobs
 from memoryos_postgres.keyring import PostgresKeyRing
 from memoryos_postgres.transaction import Tx
 from memoryos_vectors.adapters.guarded import GuardedIndex
@@ -42,6 +43,7 @@ class Shared:
     model_id: str
     ann: AnnRoutes
     clock: Clock
+    jobs: Jobs
     copy: CopyReads | None = None
     defaults: PathSettings = DEFAULTS
     """What holds where no path states anything."""
