@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
+from memoryos.jobs.v1 import jobs_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos_audit import DenialRecorder, ReadRecorder
 from memoryos_core.clock import Clock, SystemClock
@@ -23,8 +24,10 @@ from memoryos_models.config import ModelsSection
 from memoryos_models.ports import Embedder
 from memoryos_postgres import Database, PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.jobs import JobRunner, Jobs
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_telemetry import TelemetrySection, configure
+from memoryos_telemetry.context import current_traceparent, remote_context
 from memoryos_vectors.adapters.guarded import GuardedIndex
 from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
 from memoryos_vectors.breaker import Breaker
@@ -36,8 +39,10 @@ from memoryos_vectors.qdrant_config import QdrantSection
 
 from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
+from memoryos_memoryfs.adapters.pg_feed import PgFeed
 from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
 from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
+from memoryos_memoryfs.adapters.pg_past import PgPast
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
 from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
 from memoryos_memoryfs.adapters.session import CopyReads, Shared
@@ -45,11 +50,13 @@ from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
 from memoryos_memoryfs.index_ports import Backend
+from memoryos_memoryfs.job_handlers import handlers_of
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
 from memoryos_memoryfs.operations.embed_pending import embed_pending
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import EmbedQueue
 from memoryos_memoryfs.servicer import MemoryFSServicer
+from memoryos_memoryfs.servicers.jobs import JobsServicer
 
 SECTIONS = (
     GrpcSection,
@@ -90,6 +97,7 @@ async def running(
         keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
         models = IndexedModels({embedder.model_id: embedder.dimensions})
         copy = await _copy_of(config, models, derived, stack)
+        jobs = Jobs(database, SERVICE, keyring, UlidSource(clock), trace_parent=current_traceparent)
         shared = Shared(
             keyring=keyring,
             idempotency=Idempotency(keyring),
@@ -99,6 +107,7 @@ async def running(
             model_id=embedder.model_id,
             ann=AnnRoutes(config[PgVectorSection], clock),
             clock=clock,
+            jobs=jobs,
             copy=copy,
         )
         section = config[MemoryFSSection]
@@ -107,6 +116,8 @@ async def running(
         upkeep = PgUpkeep(database, shared.models)
         parts = Parts(
             storage=PgStorage(database, shared),
+            feed=PgFeed(database, shared),
+            past=PgPast(database, shared),
             trail=AuditReads(recorder),
             hits=upkeep,
             embedder=embedder,
@@ -116,15 +127,25 @@ async def running(
         )
         server = Server(
             SERVICE,
-            [(memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, MemoryFSServicer(parts))],
+            [
+                (memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, MemoryFSServicer(parts)),
+                (jobs_pb2_grpc.add_JobsServicer_to_server, JobsServicer(jobs)),
+            ],
             verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
             telemetry=telemetry,
             config=config[GrpcSection],
             audit=denials,
             clock=clock,
         )
+        tracer = telemetry.tracer(SERVICE)
+        runner = JobRunner(
+            jobs,
+            handlers_of(parts),
+            traced=lambda kind, parent: tracer.span(f"job {kind}", parent=remote_context(parent)),
+        )
         await server.start()
         workers = [
+            asyncio.create_task(runner.run_forever()),
             asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section)),
             asyncio.create_task(_keep_up(upkeep, clock, section.upkeep_s)),
         ]

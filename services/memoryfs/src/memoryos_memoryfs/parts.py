@@ -10,6 +10,7 @@ from memoryos_models.ports import Embedder
 
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.ports import HitCounter, ReadTrail, Storage
+from memoryos_memoryfs.transfer_ports import ChangeFeed, Past
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class Parts:
     """The adapters and settings of a running service."""
 
     storage: Storage
+    feed: ChangeFeed
+    past: Past
     trail: ReadTrail
     hits: HitCounter
     embedder: Embedder

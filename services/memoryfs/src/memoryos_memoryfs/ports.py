@@ -208,6 +208,16 @@ class RecallIndex(Protocol):
         """
 
 
+class JobStarter(Protocol):
+    """Long operations that begin with the commit."""
+
+    async def start(self, kind: str, asked: bytes) -> str:
+        """Give the name of a new job of the caller; it runs under the caller's scope (job_handlers.py).
+
+        What was `asked` is kept sealed until the job ends.
+        """
+
+
 class Work(Protocol):
     """One transaction of one caller."""
 
@@ -234,6 +244,10 @@ class Work(Protocol):
     @property
     def places(self) -> Places:
         """What lies below paths."""
+
+    @property
+    def jobs(self) -> JobStarter:
+        """Long operations."""
 
 
 class Storage(Protocol):

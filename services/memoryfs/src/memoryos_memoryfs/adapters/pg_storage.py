@@ -15,6 +15,7 @@ from memoryos_postgres.idempotency import CLAIMED
 
 from memoryos_memoryfs.adapters.pg_claims import PgClaims
 from memoryos_memoryfs.adapters.pg_items import PgItems
+from memoryos_memoryfs.adapters.pg_jobs import PgJobs
 from memoryos_memoryfs.adapters.pg_journal import PgJournal
 from memoryos_memoryfs.adapters.pg_places import PgPlaces
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
@@ -27,7 +28,7 @@ from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.errors import QuotaExceeded
 from memoryos_memoryfs.lifecycle_ports import Claims
 from memoryos_memoryfs.namespace_ports import Places, Settings
-from memoryos_memoryfs.ports import ItemStore, Journal, RecallIndex, RequestAnswered, Work
+from memoryos_memoryfs.ports import ItemStore, JobStarter, Journal, RecallIndex, RequestAnswered, Work
 
 _QUOTAS: Final = {"quota_items_max": "items_max", "quota_bytes_max": "bytes_max"}
 """Constraints that the counters of quotas break (migration 0009)."""
@@ -43,6 +44,7 @@ class PgWork:
     claims: Claims
     settings: Settings
     places: Places
+    jobs: JobStarter
 
 
 def work_of(session: Session) -> PgWork:
@@ -50,11 +52,12 @@ def work_of(session: Session) -> PgWork:
     items = PgItems(session)
     return PgWork(
         items,
-        PgRecall(session, items),
+        PgRecall(session),
         PgJournal(session),
         PgClaims(session),
         PgSettings(session),
         PgPlaces(session, items),
+        PgJobs(session, session.shared.jobs),
     )
 
 
