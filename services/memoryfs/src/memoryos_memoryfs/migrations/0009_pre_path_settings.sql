@@ -112,14 +112,19 @@ CREATE INDEX items_by_path ON memoryfs.items (tenant, path_id)
 
 -- What is below a path whoever may read it: the start of a counter.
 CREATE FUNCTION memoryfs.used_below(first_key bytea, end_key bytea, OUT item_count int8, OUT byte_count int8)
-LANGUAGE sql STABLE
-SET memoryos.upkeep = 'on'
+LANGUAGE plpgsql STABLE
 AS $$
-    SELECT count(*), coalesce(sum(i.content_bytes), 0)::int8
+DECLARE
+    before text := coalesce(current_setting('memoryos.upkeep', true), '');
+BEGIN
+    PERFORM set_config('memoryos.upkeep', 'on', true);
+    SELECT count(*), coalesce(sum(i.content_bytes), 0)::int8 INTO item_count, byte_count
     FROM memoryfs.items i
     WHERE i.tenant = core.tenant() AND i.state <> 4 AND i.path_id IN (
         SELECT p.id FROM memoryfs.paths p WHERE p.tenant = core.tenant() AND p.key >= first_key AND p.key < end_key
-    )
+    );
+    PERFORM set_config('memoryos.upkeep', before, true);
+END
 $$;
 
 -- Writers of a tenant share this lock; who sets a quota waits for those under way, and counts what they wrote.
