@@ -28,6 +28,9 @@ class QdrantSection(Section):
     )
     write_timeout_s: float = Field(default=5.0, gt=0, le=20, description="Longest wait of one batch of changes.")
     copy_poll_s: float = Field(default=0.1, gt=0, le=60, description="How often the outbox is looked at.")
+    copy_check_s: float = Field(
+        default=10.0, gt=0, le=600, description="How often it is made sure that the collections are there."
+    )
     copy_batch: int = Field(default=500, ge=1, le=2000, description="Items copied in one turn.")
     copy_attempts_max: int = Field(
         default=8, ge=1, le=100, description="Refusals before an item is given up; outages do not count."

@@ -17,7 +17,6 @@ from memoryos_memoryfs.operations.copy_changes import copy_changes, keep_copy
 
 HEALTH_PART: Final = "memoryos.memoryfs.vector_index"
 """Name under which gRPC health tells whether the copy answers; the service serves without it."""
-_LOOKED_EVERY_S: Final = 10.0
 _PAUSE_MAX_S: Final = 5.0
 
 
@@ -44,7 +43,7 @@ async def copy_forever(
     while True:
         done = 0
         try:
-            if time.monotonic() - looked > _LOOKED_EVERY_S:
+            if time.monotonic() - looked > section.copy_check_s:
                 await keep_copy(outbox, state, index)
                 looked = time.monotonic()
             done = await copy_changes(outbox, index, models, section.copy_batch)

@@ -83,7 +83,7 @@ SELECT %(tenant)s, named.id FROM unnest(%(item_ids)s::text[]) AS named (id);
 
 -- name: pending_of
 SELECT DISTINCT item_id FROM memoryfs.index_outbox
-WHERE tenant = %(tenant)s AND item_id = ANY (%(item_ids)s::text[]);
+WHERE tenant = %(tenant)s AND item_id = ANY (%(item_ids)s::text[]) AND failed_time IS NULL;
 
 -- name: backlog
 SELECT count(*) FILTER (WHERE failed_time IS NULL) AS pending_count,

@@ -95,7 +95,7 @@ class IndexOutbox(Protocol):
         """Name the next `limit` items that have vectors, as if they had changed; give the last one, None at the end."""
 
     async def pending(self, tenant: str, item_ids: Sequence[str]) -> frozenset[str]:
-        """Give those of the items that wait."""
+        """Give those of the items that wait and are not given up."""
 
     async def name(self, tenant: str, item_ids: Sequence[str]) -> None:
         """Name these items, as if they had changed."""
