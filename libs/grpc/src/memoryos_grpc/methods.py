@@ -16,12 +16,14 @@ class MethodRule:
 
     `roles`: the subject needs at least one. `services`: None, or the only
     services that may call, each with its own service token. `safe`: sending it
-    again cannot do anything twice, so clients may retry UNAVAILABLE.
+    again cannot do anything twice, so clients may retry UNAVAILABLE. `mandated`:
+    the bearer token is not a person's but a mandate of the calling service.
     """
 
     roles: frozenset[str]
     services: frozenset[str] | None = None
     safe: bool = False
+    mandated: bool = False
 
 
 _DATA: Final = frozenset({"user", "agent", "tenant-admin"})
@@ -74,9 +76,13 @@ METHOD_RULES: Final[dict[str, MethodRule]] = {
     "/memoryos.jobs.v1.Jobs/ListJobs": MethodRule(_JOB_READERS, safe=True),
     "/memoryos.jobs.v1.Jobs/WatchJob": MethodRule(_JOB_READERS, safe=True),
     "/memoryos.jobs.v1.Jobs/CancelJob": MethodRule(_PEOPLE | {"operator"}, safe=True),
-    # The purge job calls on behalf of the person who asked for it.
-    "/memoryos.erasure.v1.Erasure/Erase": MethodRule(_PEOPLE, services=frozenset({"memoryfs"}), safe=True),
-    "/memoryos.erasure.v1.Erasure/FindRemains": MethodRule(_PEOPLE, services=frozenset({"memoryfs"}), safe=True),
+    # The purge job calls for the person who asked for it, who may be gone by then.
+    "/memoryos.erasure.v1.Erasure/Erase": MethodRule(
+        _PEOPLE, services=frozenset({"memoryfs"}), safe=True, mandated=True
+    ),
+    "/memoryos.erasure.v1.Erasure/FindRemains": MethodRule(
+        _PEOPLE, services=frozenset({"memoryfs"}), safe=True, mandated=True
+    ),
     # A decision has no effect but its log.
     "/memoryos.policy.v1.Policy/Decide": MethodRule(_DATA, services=_DECIDERS, safe=True),
     "/memoryos.policy.v1.Policy/BatchDecide": MethodRule(_DATA, services=_DECIDERS, safe=True),

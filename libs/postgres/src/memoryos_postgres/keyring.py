@@ -1,4 +1,4 @@
-"""Data keys in core.data_keys: wrapped by the epoch key, cached for a minute, gone with their row.
+"""Data keys in core.data_keys: wrapped by the epoch key, cached for seconds, gone with their row.
 
 The cache only ever holds committed keys: a key made in a transaction that is
 rolled back must not seal anything afterwards. Until the commit it lives in the
@@ -15,18 +15,19 @@ from typing import Final
 
 from memoryos_core.clock import Clock, SystemClock
 from memoryos_core.errors import SealedKeyUnavailable
-from memoryos_core.sealing import KEY_BYTES, KEY_ID_BYTES, DataKey, TenantKeys, aad, mac, open_sealed, seal
+from memoryos_core.sealing import KEY_BYTES, KEY_ID_BYTES, DataKey, TenantKeys, aad, key_id_of, mac, open_sealed, seal
 
 from memoryos_postgres.secret_files import ensure_secret, read_secret
 from memoryos_postgres.transaction import Tx
 
 _ROOT: Final = "root"
 CACHED_KEYS_MAX: Final = 20_000  # about 10 MB
-CACHE_TTL_S: Final = 60.0
-"""How long another process may still hold a destroyed key."""
+CACHE_TTL_S: Final = 10.0
+"""How long another process may still hold a destroyed key; the erasure of a person waits for it."""
 
 _BY_SUBJECT = "SELECT key_id, wrapped FROM core.data_keys WHERE tenant = %s AND subject_hmac = %s"
 _BY_IDS = "SELECT key_id, wrapped FROM core.data_keys WHERE tenant = %s AND key_id = ANY(%s)"
+_DESTROY = "DELETE FROM core.data_keys WHERE tenant = %s AND subject_hmac = %s RETURNING key_id"
 _INSERT = (
     "INSERT INTO core.data_keys (tenant, key_id, subject_hmac, wrapped, epoch_id) VALUES (%s, %s, %s, %s, %s)"
     " ON CONFLICT (tenant, subject_hmac) DO NOTHING"
@@ -42,20 +43,63 @@ def create_epoch_key(path: Path) -> None:
     ensure_secret(path, make=lambda: secrets.token_hex(KEY_BYTES))
 
 
-def load_epoch_key(path: Path) -> DataKey:
+def load_epoch_key(path: Path) -> "EpochKeys":
     """The epoch key in `path`; its id follows from the key, so the file holds nothing else."""
-    text = read_secret(path)
+    return EpochKeys(path)
+
+
+def epoch_key_of(text: str) -> DataKey:
+    """The epoch key of its 64 hex digits."""
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise EpochKeyInvalid(EpochKeyInvalid.__doc__)
     key = bytes.fromhex(text)
     return DataKey(hashlib.sha256(b"memoryos epoch key" + key).digest()[:KEY_ID_BYTES], key)
 
 
+class EpochKeys:
+    """The epoch key file of a running process. While the epoch turns it has two lines: the new key and the old one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[int, int] | None = None
+        self._keys: list[DataKey] = []
+        self.current()
+
+    def current(self) -> DataKey:
+        """The key that wraps from now on; a changed file is read again."""
+        stat = self._path.stat()
+        if self._read != (stat.st_mtime_ns, stat.st_ino):
+            self._keys = [epoch_key_of(line) for line in read_secret(self._path).split("\n")]
+            self._read = (stat.st_mtime_ns, stat.st_ino)
+        return self._keys[0]
+
+    def find(self, key_id: bytes) -> DataKey:
+        """The key that wrapped something; SealedKeyUnavailable once its epoch is over."""
+        self.current()
+        for key in self._keys:
+            if key.key_id == key_id:
+                return key
+        raise SealedKeyUnavailable
+
+
+class _OneKey:
+    """A single epoch key, in tests and tools."""
+
+    def __init__(self, key: DataKey) -> None:
+        self._key = key
+
+    def current(self) -> DataKey:
+        return self._key
+
+    def find(self, key_id: bytes) -> DataKey:
+        return self._key
+
+
 class PostgresKeyRing:
     """memoryos_core.sealing.KeyRing on core.data_keys; the transaction must be of the tenant asked for."""
 
-    def __init__(self, epoch_key: DataKey, clock: Clock | None = None) -> None:
-        self._epoch = epoch_key
+    def __init__(self, epoch_key: DataKey | EpochKeys, clock: Clock | None = None) -> None:
+        self._epoch = _OneKey(epoch_key) if isinstance(epoch_key, DataKey) else epoch_key
         self._clock = clock or SystemClock()
         self._keys: OrderedDict[tuple[str, str | bytes], tuple[float, DataKey]] = OrderedDict()
         self._derived: dict[bytes, TenantKeys] = {}
@@ -106,6 +150,22 @@ class PostgresKeyRing:
             keys = self._derived[root.key_id] = TenantKeys.of(root)
         return keys
 
+    async def destroy(self, tx: Tx, tenant: str, subject: str) -> bool:
+        """Destroy the key of a data subject; tell whether there was one. Needs `Database.upkeep`.
+
+        This process holds it no longer than the commit, others `CACHE_TTL_S`.
+        """
+        name = mac((await self.tenant_keys(tx, tenant)).subjects, subject)
+        row = await tx.fetch_one(_DESTROY, (tenant, name))
+        held: list[tuple[str, str | bytes]] = [(tenant, name), *([(tenant, row["key_id"])] if row else [])]
+
+        def evict() -> None:
+            for entry in held:
+                self._keys.pop(entry, None)
+
+        tx.on_commit(evict)
+        return row is not None
+
     async def _named(self, tx: Tx, tenant: str, name: str) -> DataKey:
         cached = self._cached(tx, tenant, name)
         if cached is not None:
@@ -113,9 +173,10 @@ class PostgresKeyRing:
         row = await tx.fetch_one(_BY_SUBJECT, (tenant, name))
         if row is None:
             key = DataKey.generate()
-            wrapped = seal(self._epoch, key.key, _place(tenant, key.key_id))
+            epoch = self._epoch.current()
+            wrapped = seal(epoch, key.key, place_of(tenant, key.key_id))
             # A second maker waits here until the first has committed (and then reads its key) or given up.
-            await tx.execute(_INSERT, (tenant, key.key_id, name, wrapped, self._epoch.key_id.hex()))
+            await tx.execute(_INSERT, (tenant, key.key_id, name, wrapped, epoch.key_id.hex()))
             row = await tx.fetch_one(_BY_SUBJECT, (tenant, name))
             if row is None:
                 raise SealedKeyUnavailable
@@ -145,8 +206,9 @@ class PostgresKeyRing:
         tx.on_commit(keep)
 
     def _unwrap(self, tenant: str, key_id: bytes, wrapped: bytes) -> DataKey:
-        return DataKey(key_id, open_sealed(self._epoch, wrapped, _place(tenant, key_id)))
+        epoch = self._epoch.find(key_id_of(wrapped))
+        return DataKey(key_id, open_sealed(epoch, wrapped, place_of(tenant, key_id)))
 
 
-def _place(tenant: str, key_id: bytes) -> bytes:
+def place_of(tenant: str, key_id: bytes) -> bytes:
     return aad(tenant, "core.data_keys.wrapped", key_id.hex())

@@ -11,7 +11,7 @@ from memoryos_telemetry import names
 from opentelemetry import trace
 
 from memoryos_grpc.call import IncomingCall
-from memoryos_grpc.caller import set_caller
+from memoryos_grpc.caller import Caller, set_caller
 from memoryos_grpc.ports import Proceed
 from memoryos_grpc.token_cache import VerifiedTokens
 
@@ -29,6 +29,7 @@ class Authenticate:
     """
 
     def __init__(self, verifier: TokenVerifier, clock: Clock) -> None:
+        self._verifier = verifier
         self._tokens = VerifiedTokens(verifier, clock)
 
     async def intercept(self, call: IncomingCall, proceed: Proceed) -> None:
@@ -54,7 +55,8 @@ class Authenticate:
             if not isinstance(service_token, str):
                 raise TokenInvalid
             service = self._tokens.service(service_token)
-        who = self._tokens.caller(bearer[len(_SCHEME) :], service)
+        token = bearer[len(_SCHEME) :]
+        who = self._mandated(token, service) if call.method.rule.mandated else self._tokens.caller(token, service)
         call.caller = who
         set_caller(who)
         span = trace.get_current_span()
@@ -63,3 +65,9 @@ class Authenticate:
         if who.identity.task_id:
             span.set_attribute(names.TASK_ID, who.identity.task_id)
         await proceed(call)
+
+    def _mandated(self, token: str, service: str | None) -> Caller:
+        identity = self._verifier.mandate(token)
+        if identity.issuer != service:  # a mandate is its own service's to use
+            raise TokenInvalid
+        return Caller(identity=identity, service=service, subject_token=token)
