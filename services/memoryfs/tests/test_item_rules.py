@@ -18,6 +18,7 @@ from memoryos_memoryfs.domain.gate import GATE, capped_confidence, gated_state
 from memoryos_memoryfs.domain.items import EventKey, Origin, Payload, Source, State, Trust
 from memoryos_memoryfs.domain.payloads import decode_payload, encode_payload
 from memoryos_memoryfs.domain.place_keys import event_key_hash, path_key, subtree_end
+from memoryos_memoryfs.domain.settings import effective
 from memoryos_memoryfs.errors import PathNotAllowed, ReadersTooWide
 from memoryos_memoryfs.messages import draft_of, instant, stamp_of
 from memoryos_testing import scope_of
@@ -28,7 +29,7 @@ KEY = b"k" * 32
 
 
 def moment(now: datetime = NOW) -> Moment:
-    return Moment(scope=scope_of(user="alice"), path=PATH, now=now, new_id=SequenceIds().new)
+    return Moment(scope=scope_of(user="alice"), path=PATH, now=now, new_id=SequenceIds().new, holding=effective([]))
 
 
 def draft(**fields):

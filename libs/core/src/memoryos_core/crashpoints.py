@@ -13,8 +13,13 @@ from typing import Final
 
 CRASH_POINTS: Final[dict[str, str]] = {
     "memoryfs.write.before_commit": "all rows of a Write are made, none is committed",
+    "memoryfs.judge.before_commit": "an item is promoted or disputed, not committed",
+    "memoryfs.settings.before_commit": "what a path states is written, not committed",
+    "memoryfs.move.between_parts": "a part of a subtree is moved, nothing is committed",
+    "memoryfs.move.before_commit": "a whole subtree is moved, not committed",
     "memoryfs.ann.between_indexes": "the first of a big tenant's two indexes is built, the second is not",
     "memoryfs.write.after_commit": "a Write is committed, its answer is not sent",
+    "memoryfs.import.before_commit": "a part of an Import is made, not committed",
     "memoryfs.index.before_copy": "a change is committed and claimed, nothing is sent to the copy of the index",
     "memoryfs.index.after_copy": "the copy of the index has it, the outbox still names it",
     "jobs.run.taken_up": "a job has a new lease, its handler has not begun",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 
 from memoryos.jobs.v1 import jobs_pb2_grpc
@@ -19,7 +20,7 @@ from memoryos_core.sections import IdentitySection, SealingSection
 from memoryos_core.tokens import TokenVerifier
 from memoryos_grpc.config import GrpcSection
 from memoryos_grpc.server import Server
-from memoryos_models.build import build_embedder
+from memoryos_models.build import build_embedder, build_reranker
 from memoryos_models.config import ModelsSection
 from memoryos_models.ports import Embedder
 from memoryos_postgres import Database, PostgresSection, roles
@@ -49,11 +50,12 @@ from memoryos_memoryfs.adapters.session import CopyReads, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
+from memoryos_memoryfs.domain.settings import PathSettings
 from memoryos_memoryfs.index_ports import Backend
 from memoryos_memoryfs.job_handlers import handlers_of
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
 from memoryos_memoryfs.operations.embed_pending import embed_pending
-from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.parts import Parts, Reranking
 from memoryos_memoryfs.ports import EmbedQueue
 from memoryos_memoryfs.servicer import MemoryFSServicer
 from memoryos_memoryfs.servicers.jobs import JobsServicer
@@ -109,6 +111,7 @@ async def running(
             clock=clock,
             jobs=jobs,
             copy=copy,
+            defaults=_defaults(config[MemoryFSSection]),
         )
         section = config[MemoryFSSection]
         outbox, backends = PgIndexOutbox(database, config[QdrantSection]), PgBackendState(database)
@@ -124,6 +127,7 @@ async def running(
             clock=clock,
             ids=UlidSource(clock),
             section=section,
+            reranking=_reranking(config[ModelsSection], stack),
         )
         server = Server(
             SERVICE,
@@ -161,6 +165,24 @@ async def running(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+
+def _reranking(section: ModelsSection, stack: AsyncExitStack) -> Reranking | None:
+    """Give the reranker where the configuration names one."""
+    model = build_reranker(section)
+    if model is None:
+        return None
+    stack.push_async_callback(model.close)
+    return Reranking(model=model, texts_max=section.reranker_texts_max, timeout_s=section.reranker_timeout_s)
+
+
+def _defaults(section: MemoryFSSection) -> PathSettings:
+    """Give what holds where no path states anything."""
+    return PathSettings(
+        gate=section.gate,
+        hot_window=timedelta(days=section.hot_window_days),
+        retention=timedelta(days=section.retention_days),
+    )
 
 
 async def _copy_of(

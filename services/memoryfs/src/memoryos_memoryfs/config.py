@@ -7,12 +7,29 @@ from typing import ClassVar, Literal
 from memoryos_core.config import Section
 from pydantic import Field
 
+from memoryos_memoryfs.domain.gate import GATE
+
 
 class MemoryFSSection(Section):
     """Limits of recall and of the worker that embeds what an outage left over."""
 
     section: ClassVar[str] = "memoryfs"
 
+    gate: float = Field(
+        default=GATE,
+        ge=0,
+        le=1,
+        description="Confidence below which a new item stays a candidate, where no path says another one.",
+    )
+    hot_window_days: int = Field(
+        default=90,
+        ge=0,
+        le=36_500,
+        description="Days without use after which an item is cold; 0: never. Paths may differ.",
+    )
+    retention_days: int = Field(
+        default=0, ge=0, le=36_500, description="Age at which items are forgotten; 0: never. Paths may differ."
+    )
     vector_backend: Literal["pgvector", "qdrant"] = Field(
         default="pgvector",
         description="Which index answers by meaning; PostgreSQL keeps the vectors anyway. qdrant needs qdrant.url.",

@@ -9,8 +9,7 @@ ORDER BY octet_length(key) DESC;
 SELECT key, sealed_path, default_readers, writers, gate, confidence_caps, ttl, retention, hot_window, items_max,
     bytes_max, keep_max, etag, update_time
 FROM memoryfs.path_settings
-WHERE tenant = %(tenant)s AND key = %(key)s
-FOR UPDATE;
+WHERE tenant = %(tenant)s AND key = %(key)s;
 
 -- name: settings_below
 SELECT key, sealed_path, default_readers, writers, gate, confidence_caps, ttl, retention, hot_window, items_max,

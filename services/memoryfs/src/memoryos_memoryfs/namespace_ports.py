@@ -29,16 +29,16 @@ class Settings(Protocol):
         """Give what holds at `path` as committed by now, by one query. `Storage.holding` needs no transaction."""
 
     async def stated(self, path: MemoryPath) -> Stated | None:
-        """Give what `path` itself states; None where it never stated anything. Locked until the transaction ends."""
+        """Give what `path` itself states; None where it never stated anything."""
+
+    async def lock(self) -> None:
+        """Wait for writers of the tenant that are under way, and let no other begin until this transaction ends."""
 
     async def count(self) -> int:
         """Give the number of paths of the tenant that have settings."""
 
     async def keep(self, stated: Stated) -> None:
-        """Keep what `path` states. A quota that it did not have begins with what is there.
-
-        Call it first for a path with a quota: it waits for the writers of the tenant.
-        """
+        """Keep what `path` states, under the lock. A quota that it did not have begins with what is there."""
 
     async def below(self, path: MemoryPath) -> list[Stated]:
         """Give what `path` and the paths below it state, in the order of their names."""

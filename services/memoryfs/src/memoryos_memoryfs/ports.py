@@ -21,7 +21,8 @@ from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.domain.settings import Holding
-from memoryos_memoryfs.lifecycle_ports import Claims
+from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
+from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
 from memoryos_memoryfs.namespace_ports import Places, Settings
 
 Vector = NDArray[np.float32]
@@ -169,7 +170,10 @@ class ItemStore(Protocol):
         """Give those of `ids` that the caller may read, in any state."""
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
-        """Give those of `ids` that the caller owns, locked in order of id until the transaction ends."""
+        """Give those of `ids` that the caller may change, locked in order of id until the transaction ends.
+
+        Its own, and those at places whose settings name it as a writer; all of them readable.
+        """
 
     async def set_state(self, items: Sequence[Item], state: State, cause: Cause) -> None:
         """Move locked items into FORGOTTEN, or (any other `state`) back to where they came from.
@@ -238,6 +242,10 @@ class Work(Protocol):
         """What says the same, and by which sources."""
 
     @property
+    def own(self) -> OwnItems:
+        """What the caller owns."""
+
+    @property
     def settings(self) -> Settings:
         """What holds below paths."""
 
@@ -248,6 +256,18 @@ class Work(Protocol):
     @property
     def jobs(self) -> JobStarter:
         """Long operations."""
+
+    @property
+    def history(self) -> History:
+        """What became of items."""
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Named points."""
+
+    @property
+    def derivations(self) -> Derivations:
+        """What was made from items."""
 
 
 class Storage(Protocol):
@@ -269,9 +289,11 @@ class Storage(Protocol):
     async def holding(self, scope: Scope, path: MemoryPath) -> Holding:
         """Give what the settings of `path` and of the paths above it say now, in a transaction of its own."""
 
-    def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
+    def transaction(self, scope: Scope, *, whole: bool = False) -> AbstractAsyncContextManager[Work]:
         """Begin; commit at the end of the block, roll back on any exception.
 
+        `whole` reaches every item of the caller's tenant, whoever may read it: for changes by a
+        tenant-admin, none of whose content goes into an answer.
         Raises `RequestAnswered` at the end when the claim came second.
         """
 

@@ -6,7 +6,9 @@ from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 
 from memoryos_memoryfs.servicers.items import ItemsServicer
 from memoryos_memoryfs.servicers.lifecycle import LifecycleServicer
+from memoryos_memoryfs.servicers.namespace import NamespaceServicer
 from memoryos_memoryfs.servicers.recall import RecallServicer
+from memoryos_memoryfs.servicers.transfer import TransferServicer
 from memoryos_memoryfs.servicers.unbuilt import UnbuiltServicer
 
 
@@ -14,6 +16,8 @@ class MemoryFSServicer(
     ItemsServicer,
     RecallServicer,
     LifecycleServicer,
+    NamespaceServicer,
+    TransferServicer,
     UnbuiltServicer,
     memoryfs_pb2_grpc.MemoryFSServicer,
 ):

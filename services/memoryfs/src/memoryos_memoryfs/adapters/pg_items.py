@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from memoryos_core.paths import MemoryPath
@@ -14,26 +14,21 @@ from memoryos_telemetry.context import current_trace_id
 
 from memoryos_memoryfs.adapters.array_params import array_params
 from memoryos_memoryfs.adapters.item_rows import columns_of, item_of
+from memoryos_memoryfs.adapters.matching_ids import AFTER_ALL, matching_ids
 from memoryos_memoryfs.adapters.newest_ids import newest_ids
+from memoryos_memoryfs.adapters.pg_derivations import PgDerivations
 from memoryos_memoryfs.adapters.pg_index import IndexRows
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.derivation import SourceChange
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.place_keys import path_key
-from memoryos_memoryfs.ports import ItemFilter, Revised, Written
+from memoryos_memoryfs.ports import Look, Revised, Written
 
 _QUERIES = queries.load("memoryos_memoryfs")
-_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
-_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-_NO_END: Final = "infinity"
-"""An end of a half-open range that lets even the last instant through."""
-_AFTER_ALL: Final = (_LAST, "~")
-"""A position after which every item comes ("~" sorts above every id)."""
 _TOGETHER_MIN: Final = 4
 """From so many items on one statement over arrays is cheaper than one each (an array parameter costs 5 µs)."""
-IDS_MAX: Final = 200_000
-"""Items that one filter may let through (some 0.3 s); beyond it the answer says TRUNCATED."""
 
 
 class PgItems:
@@ -43,6 +38,7 @@ class PgItems:
         self._session = session
         self._tx = session.tx
         self._index = IndexRows(session)
+        self.derivations = PgDerivations(session, self)
 
     async def add(self, items: Sequence[Written], cause: Cause = Cause.WRITE) -> None:
         """See `ItemStore.add`."""
@@ -61,6 +57,12 @@ class PgItems:
 
     async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
         """See `ItemStore.revise`."""
+        await self.replace(items, cause)
+        if cause is not Cause.ROLLBACK:
+            await self.derivations.follow([SourceChange(before=c.before, after=c.after.item) for c in items])
+
+    async def replace(self, items: Sequence[Revised], cause: Cause) -> None:
+        """Make the revisions alone: what was made from the items does not follow."""
         if not items:
             return
         ids = [change.before.id for change in items]
@@ -90,11 +92,18 @@ class PgItems:
         return next(iter(await self.opened(rows)), None) if rows else None
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
-        """See `ItemStore.lock`; the policy for updates hides what is not the caller's own."""
+        """See `ItemStore.lock`; the policy for updates hides what the caller may not change."""
+        await self.derivations.lock_family(ids)
         return await self._load("lock_items", ids)
 
     async def set_state(self, items: Sequence[Item], state: State, cause: Cause) -> None:
         """See `ItemStore.set_state`."""
+        await self.move(items, state, cause)
+        if state is State.FORGOTTEN and cause is not Cause.ROLLBACK:
+            await self.derivations.follow([SourceChange(before=item, after=None) for item in items])
+
+    async def move(self, items: Sequence[Item], state: State, cause: Cause) -> None:
+        """Change the state alone: what was made from the items does not follow."""
         ids = [item.id for item in items]
         tenant = self._session.tenant
         if state is State.FORGOTTEN:
@@ -116,14 +125,12 @@ class PgItems:
             },
         )
 
-    async def newest(
-        self, path: MemoryPath, where: ItemFilter, state: State, *, before: tuple[datetime, str] | None, limit: int
-    ) -> list[Item]:
-        """See `ItemStore.newest`: active items without a filter from the index, all else from the truth."""
-        place = await place_of(self._session, path)
-        position = before or _AFTER_ALL
-        if state is not State.ACTIVE or not where.empty:
-            ids = await self.matching(place, where, state, before=position, limit=limit)
+    async def newest(self, look: Look, *, before: tuple[datetime, str] | None, limit: int) -> list[Item]:
+        """See `ItemStore.newest`: what the index alone knows from there, all else from the truth."""
+        place = await place_of(self._session, *look.paths)
+        position = before or AFTER_ALL
+        if not look.plain:
+            ids = await matching_ids(self._session, place, look, before=position, limit=limit)
             found = await self.find(ids)
             return [found[item_id] for item_id in ids if item_id in found]
         return await self._walk(place, position, limit)
@@ -146,37 +153,6 @@ class PgItems:
 
     def _readable(self, item: Item) -> bool:
         return access.readable(self._session.scope, item)
-
-    async def matching(
-        self, place: Place, where: ItemFilter, state: State, *, before: tuple[datetime, str] | None, limit: int
-    ) -> list[str]:
-        """Give ids by the truth, newest first."""
-        own_only = state in (State.CANDIDATE, State.FORGOTTEN)
-        owner = access.owner_of(self._session.scope)
-        numbers = await self._session.shared.names.numbers(self._tx, self._session.tenant, [owner])
-        rows = await self._tx.fetch_all(
-            _QUERIES["matching_ids"],
-            {
-                "tenant": self._session.tenant,
-                "path_ids": list(place.path_ids),
-                "state": int(state),
-                "owner": numbers.get(owner, -1) if own_only else None,
-                "now": self._session.shared.clock.now(),
-                "clearance": self._session.scope.clearance,
-                "tags_all": list(where.tags_all),
-                "tags_any": list(where.tags_any),
-                "users": list(where.users),
-                "valid_from_start": where.valid_from.start or _FIRST,
-                "valid_from_end": where.valid_from.end or _NO_END,
-                "create_time_start": where.create_time.start or _FIRST,
-                "create_time_end": where.create_time.end or _NO_END,
-                "min_confidence": 0.0 if where.min_confidence is None else where.min_confidence,
-                "before_time": (before or _AFTER_ALL)[0],
-                "before_id": (before or _AFTER_ALL)[1],
-                "limit": limit,
-            },
-        )
-        return [row["id"] for row in rows]
 
     async def _load(self, query: str, ids: Sequence[str]) -> dict[str, Item]:
         if not ids:

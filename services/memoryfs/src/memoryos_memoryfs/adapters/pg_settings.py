@@ -44,6 +44,10 @@ class PgSettings:
         rows = await self._tx.fetch_all(_QUERIES["stated_settings"], params, binary=True)
         return next(iter(await self._open(rows)), None)
 
+    async def lock(self) -> None:
+        """See `Settings.lock`."""
+        await self._tx.execute(_QUERIES["lock_quotas"])
+
     async def count(self) -> int:
         """See `Settings.count`."""
         return int(await self._tx.fetch_value(_QUERIES["count_settings"], {"tenant": self._tenant}))
@@ -54,7 +58,6 @@ class PgSettings:
         data_key = await self._session.shared.keyring.subject_key(self._tx, self._tenant, _SUBJECT)
         named = {"tenant": self._tenant, "key": key}
         limits = {"items_max": settings.items_max or 0, "bytes_max": settings.bytes_max or 0}
-        await self._tx.execute(_QUERIES["lock_quotas"])
         if any(limits.values()):
             await self._tx.execute(_QUERIES["keep_quota"], {**named, **limits, "end": subtree_end(key)})
         else:

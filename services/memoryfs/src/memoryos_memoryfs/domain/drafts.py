@@ -27,9 +27,13 @@ from memoryos_memoryfs.domain.items import (
     Tier,
     Trust,
 )
+from memoryos_memoryfs.domain.settings import Holding
+from memoryos_memoryfs.errors import NotOwner
 
 TTL_MAX: Final = timedelta(days=36_500)
 """Longest ttl: a century, far inside what timestamps can hold."""
+OWNERS_FIELDS: Final = frozenset({"readers", "sensitivity", "user"})
+"""What a writer of the path cannot change of another's item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class Moment:
     path: MemoryPath
     now: datetime
     new_id: Callable[[str], str]
+    holding: Holding
+    """What holds where the item is."""
 
 
 def etag_of(item_id: str, revision: int, at: datetime) -> str:
@@ -79,9 +85,11 @@ def etag_of(item_id: str, revision: int, at: datetime) -> str:
     return hashlib.blake2b(f"{item_id}/{revision}/{at.isoformat()}".encode(), digest_size=8).hexdigest()
 
 
-def asked_end(draft: Draft, now: datetime) -> datetime | None:
-    """Give when the item is to stop being served, as its entry says; the gate may end it sooner."""
-    return _expire_time(draft, now)
+def asked_end(draft: Draft, at: Moment) -> datetime | None:
+    """Give when a new item is to stop being served, as its entry or else its place says; the gate may end it sooner."""
+    if draft.sets("expire_time") or draft.sets("ttl"):
+        return _expire_time(draft, at.now)
+    return at.holding.expire_time(at.now)
 
 
 def _expire_time(draft: Draft, now: datetime) -> datetime | None:
@@ -116,11 +124,12 @@ def new_item(draft: Draft, at: Moment) -> Item:
     """Give the first revision of a new item, behind the gate. Its vector is still PENDING."""
     if draft.if_match or not draft.content:
         raise InvalidField.of(*(("if_match", "only with id") if draft.if_match else ("content", "is required")))
-    access.check_readers(at.scope, draft.readers)
+    at.holding.check_writer(at.scope)
+    at.holding.check_readers(at.scope, draft.readers)
     origin = draft.origin or Origin.STATED
-    confidence = gate.capped_confidence(draft.confidence, origin)
-    state = gate.gated_state(confidence, None)
-    expire = _expire_time(draft, at.now)
+    confidence = _confidence(draft.confidence, origin, at)
+    state = gate.gated_state(confidence, None, at.holding.gate)
+    expire = asked_end(draft, at)
     valid_from = draft.valid_from or at.now
     _check_validity(valid_from, draft.valid_to)
     item_id = at.new_id("mem")
@@ -137,7 +146,7 @@ def new_item(draft: Draft, at: Moment) -> Item:
         tags=draft.tags,
         owner=access.owner_of(at.scope),
         user=draft.user,
-        readers=draft.readers,
+        readers=draft.readers or at.holding.default_readers or (),
         sensitivity=draft.sensitivity,
         trust=Trust.UNTRUSTED if flags else draft.trust or _default_trust(origin),
         origin=origin,
@@ -161,20 +170,27 @@ def new_item(draft: Draft, at: Moment) -> Item:
     )
 
 
+def _confidence(asked: float | None, origin: Origin, at: Moment) -> float:
+    return at.holding.capped(gate.capped_confidence(asked, origin), origin, at.scope.roles)
+
+
 def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
     """Give the next revision of `before`: fields that the draft does not set stay as they are.
 
     When the content changes its vector is PENDING again; otherwise it stays.
+    Who may read it and whom it concerns is the owner's alone to say (`NotOwner`).
     """
     sets = draft.sets
+    if not draft.changes.isdisjoint(OWNERS_FIELDS) and not access.owns(at.scope, before):
+        raise NotOwner(metadata={"id": before.id})
     if sets("content") and not draft.content:
         raise InvalidField.of("content", "cannot be empty")
     if sets("readers"):
-        access.check_readers(at.scope, set(draft.readers) - set(before.readers))
+        at.holding.check_readers(at.scope, set(draft.readers) - set(before.readers))
     origin = (draft.origin or Origin.STATED) if sets("origin") else before.origin
     asked = draft.confidence if sets("confidence") else before.confidence
-    confidence = gate.capped_confidence(asked, origin)
-    state = gate.gated_state(confidence, before.state)
+    confidence = _confidence(asked, origin, at)
+    state = gate.gated_state(confidence, before.state, at.holding.gate)
     payload = Payload(
         path=before.path,
         content=draft.content if sets("content") else before.payload.content,

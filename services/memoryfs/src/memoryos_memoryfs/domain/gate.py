@@ -1,7 +1,4 @@
-"""The confidence gate (I8): doubt stays a candidate and dies within a day.
-
-Until paths have settings, these are the values of every path.
-"""
+"""The confidence gate (I8): doubt stays a candidate and dies within a day."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Final
 from memoryos_memoryfs.domain.items import Origin, State
 
 GATE: Final = 0.8
+"""Where neither a path nor the configuration says another one."""
 CANDIDATE_TTL: Final = timedelta(hours=24)
 
 _CAPS: Final = {
@@ -29,14 +27,14 @@ def capped_confidence(asked: float | None, origin: Origin) -> float:
     return min(wanted, _CAPS[origin])
 
 
-def gated_state(confidence: float, before: State | None) -> State:
+def gated_state(confidence: float, before: State | None, gate: float = GATE) -> State:
     """Give the state of a new (`before` None) or changed item.
 
     A candidate stays one whatever confidence a later write claims: only
     independent evidence or a person promotes it. An active item whose
     confidence falls below the gate becomes a candidate.
     """
-    if before is State.CANDIDATE or confidence < GATE:
+    if before is State.CANDIDATE or confidence < gate:
         return State.CANDIDATE
     return State.ACTIVE
 

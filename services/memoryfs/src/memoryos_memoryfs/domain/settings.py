@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -55,6 +55,7 @@ class PathSettings:
         return self == NOTHING_STATED
 
 
+_TICK: Final = timedelta(microseconds=1)
 NOTHING_STATED: Final = PathSettings()
 PARTS: Final = tuple(field.name for field in fields(PathSettings))
 DEFAULTS: Final = PathSettings(
@@ -148,6 +149,26 @@ def merged(before: PathSettings, given: PathSettings, parts: Iterable[str]) -> P
     return replace(before, **{part: getattr(given, part) for part in parts})
 
 
-def stated_parts(settings: PathSettings) -> frozenset[str]:
-    """Give the names of the parts that are stated."""
-    return frozenset(part for part in PARTS if getattr(settings, part) is not None)
+def encode_settings(settings: PathSettings) -> dict[str, Any]:
+    """Give the stated parts as JSON values."""
+    values = {part: value for part in PARTS if (value := getattr(settings, part)) is not None}
+    if settings.confidence_caps is not None:
+        values["confidence_caps"] = [[cap.origin, cap.role, cap.max] for cap in settings.confidence_caps]
+    return {part: value / _TICK if isinstance(value, timedelta) else value for part, value in values.items()}
+
+
+def decode_settings(values: Mapping[str, Any]) -> PathSettings:
+    """Give the settings of JSON values."""
+    parts = dict(values)
+    for part in ("default_readers", "writers"):
+        if part in parts:
+            parts[part] = tuple(parts[part])
+    if "confidence_caps" in parts:
+        parts["confidence_caps"] = tuple(
+            ConfidenceCap(origin=Origin(origin) if origin else None, role=role, max=most)
+            for origin, role, most in parts["confidence_caps"]
+        )
+    for part in ("ttl", "retention", "hot_window"):
+        if part in parts:
+            parts[part] = parts[part] * _TICK
+    return PathSettings(**parts)

@@ -86,7 +86,8 @@ class Settling:
 
     async def settle(self, created: Mapping[int, Item], locked: Mapping[str, Item]) -> Settled:
         """Decide each of `created`; `locked` are the caller's own among the items met, `view` begins with them."""
-        self._locked = locked
+        # A writer of the path may change items of others, but what they say is the others' own.
+        self._locked = {i: item for i, item in locked.items() if access.owns(self._moment.scope, item)}
         done = self._done
         others = [item_id for ids in self._same.values() for item_id in ids if item_id not in locked]
         done.view.update(await self._work.items.find(others))
@@ -103,12 +104,14 @@ class Settling:
         """Give the item that says the same at this place: the caller's own, or one that was just served to it."""
         for item_id in self._same.get(self._plan.signatures.get(n, ""), ()):
             kept = self._done.view.get(item_id)
-            if kept is None or not access.visible(self._moment.scope, kept):
+            if kept is None or not self._moment.path.contains(kept.path):
+                continue  # whoever reads where it wrote has to find what was said
+            if not access.visible(self._moment.scope, kept):
                 continue
             if not conflicts.restates(item, kept, self._moment.now):
                 continue
             own = item_id in self._locked or item_id in self._done.fresh
-            if own and conflicts.same_place(item, kept):
+            if own and (kept.owner, kept.user) == (item.owner, item.user):
                 return kept
             if not own and self._verbatim(item, kept) and self._parts.hits.noted(kept.path.tenant, [item_id]):
                 return kept

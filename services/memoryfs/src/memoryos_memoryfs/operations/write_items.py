@@ -82,12 +82,13 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     the items are kept all the same, PENDING, and found by words until the
     worker has embedded them; when it is busy the call is refused (`EmbedderBusy`).
     A request_id that was answered before gets the same answer, whatever has
-    changed since. Raises `PathNotAllowed`, `ReadersTooWide`, `ItemNotFound`,
-    `NotOwner`, `EtagMismatch`, `ItemStateForbids`, `EmbeddingMismatch`.
+    changed since. Raises `PathNotAllowed`, `NotWriter`, `ReadersTooWide`,
+    `QuotaExceeded`, `ItemNotFound`, `NotOwner`, `EtagMismatch`, `ItemStateForbids`, `EmbeddingMismatch`.
     """
     access.check_write(scope, command.path)
     _check_ids(command.drafts)
-    moment = Moment(scope=scope, path=command.path, now=parts.clock.now(), new_id=parts.ids.new)
+    holding = await parts.storage.holding(scope, command.path)
+    moment = Moment(scope=scope, path=command.path, now=parts.clock.now(), new_id=parts.ids.new, holding=holding)
     try:
         created = {n: new_item(draft, moment) for n, draft in enumerate(command.drafts) if not draft.id}
         vectors = await embed_drafts(parts, command.drafts, command.deadline_s)
@@ -95,6 +96,7 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
         # A retry of an answered call gets its answer even where the same words would be refused now.
         return await _answered(parts, scope, command, error)
     readers = {reader for draft in command.drafts for reader in draft.readers}
+    readers.update(holding.default_readers or () if created else ())
     subjects = {draft.user for draft in command.drafts if draft.user}
     await parts.storage.prepare(scope, command.path, sorted(readers), sorted(subjects))
     plan = plan_of(created, merge=command.merges)
@@ -125,7 +127,7 @@ class _Asked:
     @property
     def ends(self) -> dict[int, datetime | None]:
         """When each new item is to end, as its entry says."""
-        return {n: asked_end(self.command.drafts[n], self.moment.now) for n in self.written}
+        return {n: asked_end(self.command.drafts[n], self.moment) for n in self.written}
 
 
 async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[WriteResult]:
@@ -202,7 +204,7 @@ def _check_ids(drafts: Sequence[Draft]) -> None:
 
 
 async def _revisions(parts: Parts, work: Work, asked: _Asked, locked: Mapping[str, Item]) -> dict[int, Revised]:
-    """Give the next revision of every item that is named, by place in the call; `locked` holds the caller's own."""
+    """Give the next revision of every item that is named, by place; `locked` holds what the caller may change."""
     command, moment, vectors = asked.command, asked.moment, asked.vectors
     ids = [draft.id for draft in command.drafts if draft.id]
     if not ids:
@@ -214,6 +216,7 @@ async def _revisions(parts: Parts, work: Work, asked: _Asked, locked: Mapping[st
             raise NotOwner(metadata={"id": missing[0]})
         raise ItemNotFound
     revised: dict[int, Revised] = {}
+    holdings = {moment.path: moment.holding}
     for n, draft in enumerate(command.drafts):
         if not draft.id:
             continue
@@ -224,7 +227,9 @@ async def _revisions(parts: Parts, work: Work, asked: _Asked, locked: Mapping[st
             raise ItemStateForbids(metadata={"id": before.id, "state": before.state.name})
         if draft.if_match and draft.if_match != before.etag:
             raise EtagMismatch(metadata={"id": before.id})
-        after = changed_item(before, draft, moment)
+        if before.path not in holdings:
+            holdings[before.path] = await work.settings.of(before.path)
+        after = changed_item(before, draft, replace(moment, holding=holdings[before.path]))
         same_words = after.payload.content == before.payload.content
         written = _written(parts, after, vectors[n])
         revised[n] = Revised(before=before, after=written, keep_vector=same_words and vectors[n] is None)

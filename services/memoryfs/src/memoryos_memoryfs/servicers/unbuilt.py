@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
@@ -12,34 +11,6 @@ from memoryos_memoryfs.servicers.calls import WithParts
 
 class UnbuiltServicer(WithParts):
     """Answers UNIMPLEMENTED."""
-
-    async def Stat(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Move(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def SetPathSettings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def GetPathSettings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def ListPathSettings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Promote(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Dispute(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
 
     async def Merge(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         """See the proto."""
@@ -82,20 +53,6 @@ class UnbuiltServicer(WithParts):
         await _unbuilt(context)
 
     async def Rollback(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Watch(self, request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-        """See the proto."""
-        await _unbuilt(context)
-        yield
-
-    async def Export(self, request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-        """See the proto."""
-        await _unbuilt(context)
-        yield
-
-    async def Import(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         """See the proto."""
         await _unbuilt(context)
 
