@@ -11,25 +11,19 @@ from datetime import UTC, datetime
 
 import pytest
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
-from memoryos_core.clock import SystemClock
 from memoryos_core.paths import MemoryPath
-from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.newest_ids import newest_ids
-from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.places import place_of
-from memoryos_memoryfs.adapters.session import Session, Shared
-from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.query_words import query_words
-from memoryos_memoryfs.ports import NO_FILTER
+from memoryos_memoryfs.ports import Look
 from memoryos_models.unit import unit_rows
 from memoryos_postgres import Database, roles
 from memoryos_postgres.errors import ScopeMissing
-from memoryos_postgres.idempotency import Idempotency
-from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_testing import assert_columns_classified, assert_row_security, assert_tenant_first, scope_of
-from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
-from memoryos_vectors.models import IndexedModels
+
+from .sessions import shared_of
 
 NEAR = memoryfs_pb2.Embedding(model="hash-64", values=[1.0] + [0.0] * 63)
 VECTOR = unit_rows([list(NEAR.values)], dimensions=64)[0]
@@ -50,21 +44,6 @@ async def database_of_memoryfs(database) -> AsyncIterator[Database]:
         yield opened
 
 
-def session_of(tx, scope, keys) -> Session:
-    keyring = PostgresKeyRing(load_epoch_key(keys.epoch_key_file))
-    shared = Shared(
-        keyring=keyring,
-        idempotency=Idempotency(keyring),
-        names=Names(),
-        hashes=TokenHashes(),
-        models=IndexedModels({"hash-64": 64}),
-        model_id="hash-64",
-        ann=AnnRoutes(),
-        clock=SystemClock(),
-    )
-    return Session(shared=shared, tx=tx, scope=scope)
-
-
 async def write_one(caller, text: str = "the private word xylophone", **fields) -> str:
     (result,) = await caller.write_entries([memoryfs_pb2.WriteEntry(content=text, embedding=NEAR, **fields)])
     return result.id
@@ -76,9 +55,9 @@ async def test_acl_is_applied_inside_the_dense_arm(alice, service, keys, databas
     for user, expected in (("alice", [mine]), ("bob", [])):
         scope = scope_of(user=user)
         async with database_of_memoryfs.scoped(scope) as tx:
-            session = session_of(tx, scope, keys)
-            recall = PgRecall(session, PgItems(session))
-            answer = await recall.dense(await recall.within(PATH, NO_FILTER), VECTOR, 10, named=[mine])
+            session = Session(shared=shared_of(database_of_memoryfs, keys), tx=tx, scope=scope)
+            recall = PgRecall(session)
+            answer = await recall.dense(await recall.within(Look(paths=(PATH,))), VECTOR, 10, named=[mine])
         assert list(answer.scores) == expected
         assert list(answer.asked) == expected
         assert answer.compared_count == len(expected)
@@ -89,9 +68,9 @@ async def test_acl_is_applied_inside_the_lexical_arm(alice, service, keys, datab
     for user, expected in (("alice", [mine]), ("bob", [])):
         scope = scope_of(user=user)
         async with database_of_memoryfs.scoped(scope) as tx:
-            session = session_of(tx, scope, keys)
-            recall = PgRecall(session, PgItems(session))
-            answer = await recall.lexical(await recall.within(PATH, NO_FILTER), query_words("xylophone"), 10)
+            session = Session(shared=shared_of(database_of_memoryfs, keys), tx=tx, scope=scope)
+            recall = PgRecall(session)
+            answer = await recall.lexical(await recall.within(Look(paths=(PATH,))), query_words("xylophone"), 10)
         assert list(answer.shares) == expected
 
 
@@ -100,7 +79,7 @@ async def test_acl_is_applied_inside_the_walk_of_the_newest(alice, bob, service,
     mine = await write_one(bob)
     scope = scope_of(user="bob")
     async with database_of_memoryfs.scoped(scope) as tx:
-        session = session_of(tx, scope, keys)
+        session = Session(shared=shared_of(database_of_memoryfs, keys), tx=tx, scope=scope)
         found = await newest_ids(session, await place_of(session, PATH), (datetime.max.replace(tzinfo=UTC), "~"), 10)
     assert [item_id for item_id, _ in found] == [mine]
 

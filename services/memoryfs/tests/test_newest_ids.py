@@ -7,19 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from memoryos_core.clock import SystemClock
 from memoryos_memoryfs.adapters import newest_ids as module
-from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.newest_ids import newest_ids
 from memoryos_memoryfs.adapters.places import Place
-from memoryos_memoryfs.adapters.session import Session, Shared
-from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+from memoryos_memoryfs.adapters.session import Session
 from memoryos_postgres import Database, roles
-from memoryos_postgres.idempotency import Idempotency
-from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_testing import scope_of
-from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
-from memoryos_vectors.models import IndexedModels
+
+from .sessions import shared_of
 
 pytestmark = pytest.mark.integration
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,24 +43,9 @@ async def rows(database) -> list[tuple[str, datetime, int, list[int]]]:
     return made
 
 
-@pytest.fixture
-def shared(keys) -> Shared:
-    keyring = PostgresKeyRing(load_epoch_key(keys.epoch_key_file))
-    return Shared(
-        keyring=keyring,
-        idempotency=Idempotency(keyring),
-        names=Names(),
-        hashes=TokenHashes(),
-        models=IndexedModels({"hash-64": 64}),
-        model_id="hash-64",
-        ann=AnnRoutes(),
-        clock=SystemClock(),
-    )
-
-
 @pytest.mark.parametrize("readers", [(1,), (2,), (3,), (7,), (2, 7), (1, 2, 4), ()])
 @pytest.mark.parametrize("paths", [(10, 11), (11,)])
-async def test_pages_of_the_newest_equal_a_plain_sort(rows, database, shared, readers, paths):
+async def test_pages_of_the_newest_equal_a_plain_sort(rows, database, keys, readers, paths):
     expected = sorted(
         ((at, item_id) for item_id, at, path_id, acl in rows if set(acl) & set(readers) and path_id in paths),
         reverse=True,
@@ -74,7 +54,7 @@ async def test_pages_of_the_newest_equal_a_plain_sort(rows, database, shared, re
     found: list[tuple[datetime, str]] = []
     position = END
     async with Database(database.section, roles.MEMORYFS) as opened, opened.scoped(scope) as tx:
-        session = Session(shared=shared, tx=tx, scope=scope)
+        session = Session(shared=shared_of(opened, keys), tx=tx, scope=scope)
         for _ in range(4):
             page = await newest_ids(session, Place(readers, paths, False), position, 30)
             found += [(at, item_id) for item_id, at in page]

@@ -8,14 +8,12 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
-from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
-from memoryos.type.v1 import common_pb2
+from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 
 from memoryos_memoryfs.domain.drafts import Draft
 from memoryos_memoryfs.domain.items import EventKey, Item, Origin, Source, Trust
-from memoryos_memoryfs.ports import ItemFilter, TimeRange
 
 ATTRIBUTES_BYTES_MAX: Final = 32_768
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -95,7 +93,7 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         readers=_unique(entry.readers),
         sensitivity=entry.sensitivity,
         trust=Trust(entry.trust) if entry.trust else None,
-        source=_source(entry.source),
+        source=source_of(entry.source),
         origin=Origin(entry.origin) if entry.origin else None,
         confidence=entry.confidence if entry.HasField("confidence") else None,
         importance=entry.importance if entry.HasField("importance") else None,
@@ -120,7 +118,7 @@ def _event_key(key: item_pb2.EventKey) -> EventKey | None:
     return EventKey(key.subject, key.scope, key.condition) if key.subject or key.scope or key.condition else None
 
 
-def _source(source: item_pb2.Source) -> Source:
+def source_of(source: item_pb2.Source) -> Source:
     """Give the source as stated; task and agent chain are the token's to say."""
     return Source(
         session_id=source.session_id,
@@ -129,25 +127,6 @@ def _source(source: item_pb2.Source) -> Source:
         call_id=source.call_id,
         document=source.document,
         page=source.page,
-    )
-
-
-def filter_of(message: filter_pb2.Filter) -> ItemFilter:
-    """Give the conditions of a filter."""
-    return ItemFilter(
-        tags_all=_unique(message.tags_all),
-        tags_any=_unique(message.tags_any),
-        users=_unique(message.users),
-        valid_from=_range(message.valid_from, "filter.valid_from"),
-        create_time=_range(message.create_time, "filter.create_time"),
-        min_confidence=message.min_confidence if message.HasField("min_confidence") else None,
-    )
-
-
-def _range(message: common_pb2.TimeRange, field: str) -> TimeRange:
-    return TimeRange(
-        start=instant(message.start, f"{field}.start") if message.HasField("start") else None,
-        end=instant(message.end, f"{field}.end") if message.HasField("end") else None,
     )
 
 

@@ -16,9 +16,11 @@ INSERT INTO memoryfs.paths (tenant, key) VALUES (%(tenant)s, %(key)s) ON CONFLIC
 SELECT id FROM memoryfs.paths WHERE tenant = %(tenant)s AND key = %(key)s;
 
 -- name: place
--- The caller's numbers, the places at or below a path, and whether an item there still lacks its vector.
+-- The caller's numbers, the places at or below some paths, and whether an item there still lacks its vector.
 WITH places AS MATERIALIZED (
-    SELECT id FROM memoryfs.paths WHERE tenant = %(tenant)s AND key >= %(start)s AND key < %(end)s
+    SELECT DISTINCT p.id
+    FROM unnest(%(starts)b::bytea[], %(ends)b::bytea[]) AS below (first_key, end_key)
+    JOIN memoryfs.paths p ON p.tenant = %(tenant)s AND p.key >= below.first_key AND p.key < below.end_key
 )
 SELECT memoryfs.reader_ids() AS reader_ids,
     ARRAY(SELECT id FROM places) AS path_ids,
@@ -126,26 +128,6 @@ FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
 ORDER BY id
 FOR UPDATE;
-
--- name: matching_ids
--- By the truth: readable (row-level security), in this state, served now, below the clearance, under all conditions.
-SELECT id
-FROM memoryfs.items
-WHERE tenant = %(tenant)s
-    AND path_id = ANY (%(path_ids)s::int4[])
-    AND state = %(state)s
-    AND (%(owner)s::int4 IS NULL OR owner = %(owner)s::int4)
-    AND (expire_time IS NULL OR expire_time > %(now)s)
-    AND sensitivity <= %(clearance)s
-    AND tags @> %(tags_all)s::text[]
-    AND (%(tags_any)s::text[] = '{}' OR tags && %(tags_any)s::text[])
-    AND (%(users)s::text[] = '{}' OR user_label = ANY (%(users)s::text[]))
-    AND valid_from >= %(valid_from_start)s AND valid_from < %(valid_from_end)s
-    AND create_time >= %(create_time_start)s AND create_time < %(create_time_end)s
-    AND confidence >= %(min_confidence)s
-    AND (create_time, id) < (%(before_time)s, %(before_id)s)
-ORDER BY create_time DESC, id DESC
-LIMIT %(limit)s;
 
 -- name: forget_items
 UPDATE memoryfs.items SET forgotten_from = state, state = 4

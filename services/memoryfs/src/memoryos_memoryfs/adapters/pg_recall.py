@@ -7,21 +7,22 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from memoryos_core.paths import MemoryPath
 from memoryos_postgres import queries
 from memoryos_vectors.ports import Exactness, IndexScope, VectorQuery
 
 from memoryos_memoryfs.adapters.dense_arm import search_dense
-from memoryos_memoryfs.adapters.pg_items import IDS_MAX, PgItems
+from memoryos_memoryfs.adapters.matching_ids import matching_ids
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.domain.query_words import QueryWords
-from memoryos_memoryfs.ports import DenseAnswer, ItemFilter, LexicalAnswer, Vector, Within
+from memoryos_memoryfs.ports import DenseAnswer, LexicalAnswer, Look, Vector, Within
 
 _QUERIES = queries.load("memoryos_memoryfs")
 _NEIGHBOURS = queries.load("memoryos_memoryfs", "neighbours.sql")["neighbours"]
+IDS_MAX: Final = 200_000
+"""Items that one filter may let through (some 0.3 s); beyond it the answer says TRUNCATED."""
 MATCHED_MAX: Final = 20_000
 """Rows with an asked word that one call scores (some 60 ms); beyond it the answer says TRUNCATED."""
 QUERY_WORDS_MAX: Final = 64
@@ -32,20 +33,19 @@ NOTHING: Final = LexicalAnswer(best=(), shares={}, truncated=False)
 class PgRecall:
     """Both arms as one transaction sees them."""
 
-    def __init__(self, session: Session, items: PgItems) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._items = items
 
-    async def within(self, path: MemoryPath, where: ItemFilter) -> Within:
+    async def within(self, look: Look) -> Within:
         """See `RecallIndex.within`."""
-        place = await place_of(self._session, path)
+        place = await place_of(self._session, *look.paths)
         within = self._within(place)
-        return within if where.empty else await self._narrowed(within, place, where)
+        return within if look.plain else await self._narrowed(within, place, look)
 
-    async def readable(self, path: MemoryPath, where: ItemFilter) -> Within:
+    async def readable(self, look: Look) -> Within:
         """See `RecallIndex.readable`."""
-        place = await place_of(self._session, path)
-        return await self._narrowed(self._within(place), place, where)
+        place = await place_of(self._session, *look.paths)
+        return await self._narrowed(self._within(place), place, look)
 
     def _within(self, place: Place) -> Within:
         return Within(
@@ -56,8 +56,8 @@ class PgRecall:
             pending=place.pending,
         )
 
-    async def _narrowed(self, within: Within, place: Place, where: ItemFilter) -> Within:
-        ids = await self._items.matching(place, where, State.ACTIVE, before=None, limit=IDS_MAX + 1)
+    async def _narrowed(self, within: Within, place: Place, look: Look) -> Within:
+        ids = await matching_ids(self._session, place, look, limit=IDS_MAX + 1)
         return replace(within, ids=frozenset(ids[:IDS_MAX]), truncated=len(ids) > IDS_MAX)
 
     async def dense(self, within: Within, query: Vector, limit: int, *, named: Sequence[str] = ()) -> DenseAnswer:

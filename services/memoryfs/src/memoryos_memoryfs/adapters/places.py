@@ -15,18 +15,18 @@ _QUERIES = queries.load("memoryos_memoryfs")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The caller's principals, the places at or below a path, and whether an item there lacks its vector."""
+    """The caller's principals, the places at or below the paths, and whether an item there lacks its vector."""
 
     reader_ids: tuple[int, ...]
     path_ids: tuple[int, ...]
     pending: bool
 
 
-async def place_of(session: Session, path: MemoryPath) -> Place:
-    """Give the numbers for `path`; both sets are empty where nothing was ever written."""
-    start = path_key((await session.keys()).tokens, path)
-    row = await session.tx.fetch_one(
-        _QUERIES["place"], {"tenant": session.tenant, "start": start, "end": subtree_end(start)}, binary=True
-    )
+async def place_of(session: Session, *paths: MemoryPath) -> Place:
+    """Give the numbers for all of `paths` together; both sets are empty where nothing was ever written."""
+    key = (await session.keys()).tokens
+    starts = [path_key(key, path) for path in paths]
+    params = {"tenant": session.tenant, "starts": starts, "ends": [subtree_end(start) for start in starts]}
+    row = await session.tx.fetch_one(_QUERIES["place"], params, binary=True)
     assert row is not None
     return Place(tuple(row["reader_ids"]), tuple(row["path_ids"]), row["pending"])

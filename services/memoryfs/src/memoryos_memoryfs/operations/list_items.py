@@ -13,9 +13,10 @@ from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.answers import fitting
+from memoryos_memoryfs.domain.filters import Filter
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import ItemFilter
+from memoryos_memoryfs.ports import Look
 
 _METHOD: Final = "memoryos.memoryfs.v1.MemoryFS/List"
 PAGE_SIZE_DEFAULT: Final = 50
@@ -26,7 +27,7 @@ class ListQuery:
     """A parsed List. `binding` is the request without its page fields, which page tokens are bound to."""
 
     path: MemoryPath
-    where: ItemFilter
+    where: Filter
     state: State
     page_size: int
     page_token: str
@@ -53,7 +54,8 @@ async def list_items(parts: Parts, scope: Scope, query: ListQuery) -> Page:
     before = _position(tokens.decode(scope, _METHOD, query.binding, query.page_token))
     size = query.page_size or PAGE_SIZE_DEFAULT
     async with parts.storage.transaction(scope) as work:
-        found = await work.items.newest(query.path, query.where, query.state, before=before, limit=size + 1)
+        look = Look(paths=(query.path,), where=query.where, states=(query.state,), include_cold=True)
+        found = await work.items.newest(look, before=before, limit=size + 1)
     size = min(size, fitting(found))
     own_only = query.state in (State.CANDIDATE, State.FORGOTTEN)
     page = [

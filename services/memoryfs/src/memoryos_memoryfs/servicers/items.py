@@ -11,7 +11,8 @@ from memoryos_core.paths import MemoryPath
 from memoryos_grpc.caller import scope
 
 from memoryos_memoryfs.domain.items import State
-from memoryos_memoryfs.messages import draft_of, filter_of, item_message
+from memoryos_memoryfs.filter_messages import filter_of
+from memoryos_memoryfs.messages import draft_of, item_message
 from memoryos_memoryfs.operations.get_item import get_item
 from memoryos_memoryfs.operations.list_items import ListQuery, list_items
 from memoryos_memoryfs.operations.write_items import WriteCommand, write_items
