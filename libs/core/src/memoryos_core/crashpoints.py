@@ -13,6 +13,7 @@ from typing import Final
 
 CRASH_POINTS: Final[dict[str, str]] = {
     "memoryfs.write.before_commit": "all rows of a Write are made, none is committed",
+    "memoryfs.forget.before_commit": "all items of a filter are forgotten, none is committed",
     "memoryfs.judge.before_commit": "an item is promoted or disputed, not committed",
     "memoryfs.settings.before_commit": "what a path states is written, not committed",
     "memoryfs.move.between_parts": "a part of a subtree is moved, nothing is committed",

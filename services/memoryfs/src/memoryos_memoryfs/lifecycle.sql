@@ -41,3 +41,23 @@ DELETE FROM memoryfs.candidate_lives WHERE tenant = %(tenant)s AND item_id = ANY
 -- name: used_since
 SELECT item_id FROM memoryfs.item_access
 WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]) AND last_time >= %(since)s;
+
+-- name: keep_reason
+INSERT INTO memoryfs.change_reasons (tenant, item_id, revision, sealed)
+VALUES (%(tenant)s, %(item_id)s, %(revision)s, %(sealed)b);
+
+-- name: own_matching
+-- What the caller owns and an earlier transaction's view of it showed. /*filter*/ as in reads.sql.
+SELECT id, etag FROM memoryfs.items
+WHERE tenant = %(tenant)s
+    AND path_id = ANY (%(path_ids)s::int4[])
+    AND owner = %(owner)s
+    AND state IN (1, 2, 3)
+    AND (expire_time IS NULL OR expire_time > %(now)s)
+    AND sensitivity <= %(clearance)s
+    AND pg_visible_in_snapshot(xid, %(view)s::pg_snapshot)
+    AND /*filter*/
+ORDER BY id;
+
+-- name: current_view
+SELECT pg_current_snapshot()::text AS view;

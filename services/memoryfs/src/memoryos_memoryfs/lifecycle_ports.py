@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from memoryos_core.paths import MemoryPath
+
 from memoryos_memoryfs.domain.evidence import SourceKey
-from memoryos_memoryfs.domain.items import EventKey
+from memoryos_memoryfs.domain.filters import Filter
+from memoryos_memoryfs.domain.items import EventKey, Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,5 +55,21 @@ class Claims(Protocol):
     async def take_lives(self, ids: Sequence[str]) -> Mapping[str, datetime]:
         """Give those ends and forget them."""
 
+    async def keep_reason(self, item: Item, reason: str) -> None:
+        """Keep why this revision was made, sealed as the item is."""
+
     async def used_since(self, ids: Sequence[str], since: datetime) -> frozenset[str]:
         """Give those of `ids` that an answer of Read held since then."""
+
+
+class OwnItems(Protocol):
+    """What the caller owns, for changes of many items at once."""
+
+    async def view(self) -> str:
+        """Give a name for what is committed now, under which `matching` sees it later."""
+
+    async def matching(self, path: MemoryPath, where: Filter, view: str) -> list[tuple[str, str]]:
+        """Give id and etag of every item of the caller below `path` that meets the filter, by id.
+
+        Active, superseded and candidates, hot and cold; only in revisions that `view` saw.
+        """

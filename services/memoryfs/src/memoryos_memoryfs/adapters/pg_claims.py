@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from memoryos_core.sealing import aad, seal
 from memoryos_postgres import queries
 
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.evidence import SourceKey, independent
-from memoryos_memoryfs.domain.items import EventKey
+from memoryos_memoryfs.domain.items import EventKey, Item
 from memoryos_memoryfs.domain.place_keys import event_key_hash
 from memoryos_memoryfs.lifecycle_ports import Met
 
@@ -85,6 +86,13 @@ class PgClaims:
         if rows:
             await self._tx.execute(_QUERIES["end_lives"], params)
         return {row["item_id"]: row["expire_time"] for row in rows}
+
+    async def keep_reason(self, item: Item, reason: str) -> None:
+        """See `Claims.keep_reason`."""
+        key = await self._session.shared.keyring.subject_key(self._tx, self._tenant, item.data_subject)
+        place = aad(self._tenant, "memoryfs.change_reasons.sealed", item.id, item.revision)
+        params = {"tenant": self._tenant, "item_id": item.id, "revision": item.revision}
+        await self._tx.execute(_QUERIES["keep_reason"], {**params, "sealed": seal(key, reason.encode(), place)})
 
     async def used_since(self, ids: Sequence[str], since: datetime) -> frozenset[str]:
         """See `Claims.used_since`."""

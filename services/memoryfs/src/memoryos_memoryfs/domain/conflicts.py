@@ -11,7 +11,7 @@ from memoryos_memoryfs.domain.restatements import Sameness, compare
 
 
 def same_place(one: Item, other: Item) -> bool:
-    """Tell whether two items speak for the same person at places of which one lies in the other."""
+    """Tell whether two items speak for and about the same people at places of which one lies in the other."""
     beside = one.path.contains(other.path) or other.path.contains(one.path)
     return beside and one.owner == other.owner and one.user == other.user
 

@@ -1,7 +1,7 @@
 -- What becomes of items: what says the same, who said it, what a candidate's life was to be, and words of cold items.
 --
 -- item_claims and cold_tokens are indexes (no content, no row-level security: what they name is read again under it).
--- item_evidence and candidate_lives are truth of one tenant.
+-- item_evidence, candidate_lives and change_reasons are truth of one tenant.
 
 CREATE TABLE memoryfs.item_claims (
     tenant text COLLATE "C" NOT NULL,
@@ -40,6 +40,19 @@ COMMENT ON TABLE memoryfs.candidate_lives IS 'The end that was asked for an item
 COMMENT ON COLUMN memoryfs.candidate_lives.tenant IS 'id: tenant';
 COMMENT ON COLUMN memoryfs.candidate_lives.item_id IS 'id: name of the item';
 COMMENT ON COLUMN memoryfs.candidate_lives.expire_time IS 'id: when it stops being served once it is promoted';
+
+CREATE TABLE memoryfs.change_reasons (
+    tenant text COLLATE "C" NOT NULL,
+    item_id text COLLATE "C" NOT NULL,
+    revision int8 NOT NULL,
+    sealed bytea NOT NULL,
+    PRIMARY KEY (tenant, item_id, revision)
+);
+COMMENT ON TABLE memoryfs.change_reasons IS 'Why somebody promoted or disputed an item, in words.';
+COMMENT ON COLUMN memoryfs.change_reasons.tenant IS 'id: tenant';
+COMMENT ON COLUMN memoryfs.change_reasons.item_id IS 'id: name of the item';
+COMMENT ON COLUMN memoryfs.change_reasons.revision IS 'id: revision that the change made';
+COMMENT ON COLUMN memoryfs.change_reasons.sealed IS 'content: the reason, sealed under the key of the data subject';
 
 -- Words of cold items, apart: who does not ask for them pays nothing for them. Same columns as item_tokens, always.
 CREATE TABLE memoryfs.cold_tokens (
@@ -83,6 +96,10 @@ ALTER TABLE memoryfs.item_evidence ENABLE ROW LEVEL SECURITY;
 ALTER TABLE memoryfs.item_evidence FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant_only ON memoryfs.item_evidence
     USING (tenant = (SELECT core.tenant())) WITH CHECK (tenant = (SELECT core.tenant()));
+ALTER TABLE memoryfs.change_reasons ENABLE ROW LEVEL SECURITY;
+ALTER TABLE memoryfs.change_reasons FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant_only ON memoryfs.change_reasons
+    USING (tenant = (SELECT core.tenant())) WITH CHECK (tenant = (SELECT core.tenant()));
 ALTER TABLE memoryfs.candidate_lives ENABLE ROW LEVEL SECURITY;
 ALTER TABLE memoryfs.candidate_lives FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant_only ON memoryfs.candidate_lives
@@ -90,4 +107,5 @@ CREATE POLICY tenant_only ON memoryfs.candidate_lives
 
 GRANT SELECT ON memoryfs.all_tokens TO memoryos_memoryfs;
 GRANT SELECT, INSERT, UPDATE, DELETE ON memoryfs.cold_tokens,
-    memoryfs.item_claims, memoryfs.item_evidence, memoryfs.candidate_lives, memoryfs.upkeep_runs TO memoryos_memoryfs;
+    memoryfs.item_claims, memoryfs.item_evidence, memoryfs.candidate_lives, memoryfs.change_reasons,
+    memoryfs.upkeep_runs TO memoryos_memoryfs;
