@@ -84,6 +84,9 @@ class As:
     async def call(self, method: str, request: Any, *, timeout_s: float = 20) -> Any:
         return await getattr(self._stub, method)(request, metadata=self._metadata, timeout=timeout_s)
 
+    def stream(self, method: str, request: Any, *, timeout_s: float = 60) -> Any:
+        return getattr(self._stub, method)(request, metadata=self._metadata, timeout=timeout_s)
+
     async def write_entries(
         self, entries: Sequence[memoryfs_pb2.WriteEntry], *, path: str = "", request: str = ""
     ) -> list[memoryfs_pb2.WriteResult]:
@@ -183,7 +186,13 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def config_of(
-    database: Clone, keys: Keys, folder: Path, *, qdrant: dict[str, Any] | None = None, **memoryfs: Any
+    database: Clone,
+    keys: Keys,
+    folder: Path,
+    *,
+    qdrant: dict[str, Any] | None = None,
+    models: dict[str, Any] | None = None,
+    **memoryfs: Any,
 ) -> Config:
     """Give the configuration of a service on a test's database."""
     return Config(
@@ -193,7 +202,7 @@ def config_of(
             database.section,
             IdentitySection(keys_file=keys.keys_file),
             SealingSection(epoch_key_file=keys.epoch_key_file),
-            ModelsSection(),
+            ModelsSection.model_validate(models or {}),
             PgVectorSection(),
             QdrantSection(**{"copy_poll_s": 0.02, "copy_retry_s": 0.02, **(qdrant or {})}),
             MemoryFSSection(**{"embed_poll_s": 0.05, "embed_retry_s": 0.05, **memoryfs}),
@@ -212,12 +221,13 @@ async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIte
             embedder: Embedder | None = None,
             derived: DerivedIndex | None = None,
             qdrant: dict[str, Any] | None = None,
+            models: dict[str, Any] | None = None,
             **memoryfs: Any,
         ) -> Service:
             flaky = embedder or FlakyEmbedder()
             if BACKEND == "qdrant" and not (derived or qdrant):
                 qdrant, memoryfs = {"url": ":memory:"}, {"vector_backend": "qdrant", **memoryfs}
-            config = config_of(database, keys, tmp_path, qdrant=qdrant, **memoryfs)
+            config = config_of(database, keys, tmp_path, qdrant=qdrant, models=models, **memoryfs)
             server = await stack.enter_async_context(running(config, clock=clock, embedder=flaky, derived=derived))
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address))
             return Service(server.address, channel, keys, flaky, database)  # type: ignore[arg-type]

@@ -25,6 +25,8 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "memoryfs.index.after_copy": "the copy of the index has it, the outbox still names it",
     "jobs.run.taken_up": "a job has a new lease, its handler has not begun",
     "jobs.run.before_end": "a job's handler is done, its end is not kept",
+    "memoryfs.merge.before_commit": "the merged item and its superseded sources are made, nothing is committed",
+    "memoryfs.rollback.before_commit": "every item is back and the undo snapshot taken, nothing is committed",
     "policy.decide.before_commit": "OPA has decided, the decision is not kept",
     "policy.review.before_commit": "a vote is counted, not committed",
     "gateway.call.before_intent": "a call is decided, nothing is journaled",

@@ -20,9 +20,9 @@ from memoryos_core.sections import IdentitySection, SealingSection
 from memoryos_core.tokens import TokenVerifier
 from memoryos_grpc.config import GrpcSection
 from memoryos_grpc.server import Server
-from memoryos_models.build import build_embedder, build_reranker
+from memoryos_models.build import build_chat_model, build_embedder, build_reranker
 from memoryos_models.config import ModelsSection
-from memoryos_models.ports import Embedder
+from memoryos_models.ports import ChatModel, Embedder
 from memoryos_postgres import Database, PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.jobs import JobRunner, Jobs
@@ -45,13 +45,14 @@ from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOu
 from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
 from memoryos_memoryfs.adapters.pg_past import PgPast
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
+from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
 from memoryos_memoryfs.adapters.session import CopyReads, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
 from memoryos_memoryfs.domain.settings import PathSettings
-from memoryos_memoryfs.index_ports import Backend
+from memoryos_memoryfs.index_ports import Backend, IndexParts
 from memoryos_memoryfs.job_handlers import handlers_of
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
 from memoryos_memoryfs.operations.embed_pending import embed_pending
@@ -127,6 +128,17 @@ async def running(
             clock=clock,
             ids=UlidSource(clock),
             section=section,
+            chat=_chat(config[ModelsSection], stack),
+            index=IndexParts(
+                state=backends,
+                outbox=outbox,
+                truth=PgTruthVectors(database, models),
+                models=models,
+                model_id=embedder.model_id,
+                copy=copy.index if copy else None,
+                answers=lambda: copy is not None and copy.index.breaker.closed,
+                settle_s=2 * config[QdrantSection].write_timeout_s,
+            ),
             reranking=_reranking(config[ModelsSection], stack),
         )
         server = Server(
@@ -165,6 +177,14 @@ async def running(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+
+def _chat(section: ModelsSection, stack: AsyncExitStack) -> ChatModel | None:
+    """Give the chat model where the configuration names one."""
+    model = build_chat_model(section)
+    if model is not None:
+        stack.push_async_callback(model.close)
+    return model
 
 
 def _reranking(section: ModelsSection, stack: AsyncExitStack) -> Reranking | None:

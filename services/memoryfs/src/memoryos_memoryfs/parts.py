@@ -6,11 +6,23 @@ from dataclasses import dataclass
 
 from memoryos_core.clock import Clock
 from memoryos_core.ids import IdSource
-from memoryos_models.ports import Embedder
+from memoryos_models.ports import ChatModel, Embedder, Reranker
 
 from memoryos_memoryfs.config import MemoryFSSection
+from memoryos_memoryfs.index_ports import IndexParts
 from memoryos_memoryfs.ports import HitCounter, ReadTrail, Storage
 from memoryos_memoryfs.transfer_ports import ChangeFeed, Past
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reranking:
+    """The reranker with its limits."""
+
+    model: Reranker
+    texts_max: int
+    """Best hits that it judges."""
+    timeout_s: float
+    """Longest wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +38,7 @@ class Parts:
     clock: Clock
     ids: IdSource
     section: MemoryFSSection
+    chat: ChatModel | None = None
+    """Writes the text of merged items; None where none is configured."""
+    index: IndexParts
+    reranking: Reranking | None = None

@@ -22,8 +22,10 @@ from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
+from memoryos_memoryfs.index_ports import BackendState
 from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
 from memoryos_memoryfs.namespace_ports import Places, Settings
+from memoryos_memoryfs.transfer_ports import PastRows
 
 Vector = NDArray[np.float32]
 """A unit row that fp16 holds exactly."""
@@ -141,6 +143,9 @@ class Journal(Protocol):
     async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """Record the call, one row for all its ids; it commits with the transaction or refuses it."""
 
+    async def audit_admin(self, rpc: str, target: str) -> None:
+        """Record an act on the installation; `target` names what was done, never content."""
+
 
 class ReadTrail(Protocol):
     """Audit of reads: rows of concurrent calls share a commit, which each call awaits."""
@@ -153,7 +158,7 @@ class ReadTrail(Protocol):
         Returns once it is committed; raises AuditUnavailable when it cannot be.
         """
 
-    async def refused(self, rpc: str, scope: Scope, path: MemoryPath, ids: Sequence[str], reason: str) -> None:
+    async def refused(self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], reason: str) -> None:
         """Record one change of `ids` that was refused for `reason`; its own transaction was rolled back."""
 
 
@@ -258,6 +263,10 @@ class Work(Protocol):
         """Long operations."""
 
     @property
+    def backends(self) -> BackendState:
+        """Which index answers."""
+
+    @property
     def history(self) -> History:
         """What became of items."""
 
@@ -268,6 +277,10 @@ class Work(Protocol):
     @property
     def derivations(self) -> Derivations:
         """What was made from items."""
+
+    @property
+    def past(self) -> PastRows:
+        """Earlier revisions that come from elsewhere."""
 
 
 class Storage(Protocol):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 
+from memoryos_memoryfs.servicers.history import HistoryServicer
+from memoryos_memoryfs.servicers.index_admin import IndexAdminServicer
 from memoryos_memoryfs.servicers.items import ItemsServicer
 from memoryos_memoryfs.servicers.lifecycle import LifecycleServicer
 from memoryos_memoryfs.servicers.namespace import NamespaceServicer
 from memoryos_memoryfs.servicers.recall import RecallServicer
+from memoryos_memoryfs.servicers.snapshots import SnapshotsServicer
 from memoryos_memoryfs.servicers.transfer import TransferServicer
 from memoryos_memoryfs.servicers.unbuilt import UnbuiltServicer
 
@@ -17,7 +20,10 @@ class MemoryFSServicer(
     RecallServicer,
     LifecycleServicer,
     NamespaceServicer,
+    HistoryServicer,
+    SnapshotsServicer,
     TransferServicer,
+    IndexAdminServicer,
     UnbuiltServicer,
     memoryfs_pb2_grpc.MemoryFSServicer,
 ):

@@ -44,9 +44,8 @@ class PgItems:
         """See `ItemStore.add`."""
         if not items:
             return
-        columns = await self._columns([written.item for written in items])
-        columns["path_id"] = [await self._path_id(written.item.path) for written in items]
-        stamp = self._stamp(cause)
+        columns = await self.columns([written.item for written in items])
+        stamp = self.stamp(cause)
         if len(items) >= _TOGETHER_MIN:
             await self._tx.execute(_QUERIES["insert_items"], {**array_params(columns), **stamp})
         else:
@@ -70,9 +69,8 @@ class PgItems:
         now = items[0].after.item.update_time
         await self._tx.execute(_QUERIES["keep_revisions"], {"tenant": tenant, "ids": ids, "now": now})
         await self._tx.execute(_QUERIES["keep_vectors"], {"tenant": tenant, "ids": ids})
-        columns = await self._columns([change.after.item for change in items])
-        columns["path_id"] = [await self._path_id(change.after.item.path) for change in items]
-        await self._tx.execute(_QUERIES["update_items"], {**array_params(columns), **self._stamp(cause)})
+        columns = await self.columns([change.after.item for change in items])
+        await self._tx.execute(_QUERIES["update_items"], {**array_params(columns), **self.stamp(cause)})
         kept = await self._index.take(ids)
         after = []
         for change in items:
@@ -107,7 +105,7 @@ class PgItems:
         ids = [item.id for item in items]
         tenant = self._session.tenant
         if state is State.FORGOTTEN:
-            back = {item.id: state for item in items}
+            back: dict[str, State] = dict.fromkeys(ids, state)
             await self._tx.execute(_QUERIES["forget_items"], {"tenant": tenant, "ids": ids})
             await self._index.park(ids)
         else:
@@ -118,7 +116,7 @@ class PgItems:
         await self._tx.execute(
             _QUERIES["note_changes"],
             {
-                **self._stamp(cause),
+                **self.stamp(cause),
                 "ids": ids,
                 "from_states": [int(item.state) for item in items],
                 "to_states": [int(back[item_id]) for item_id in ids],
@@ -175,22 +173,26 @@ class PgItems:
                 items.append(item_of(tenant, row, key, principals))
         return items
 
-    async def _columns(self, items: Sequence[Item]) -> dict[str, Any]:
+    async def columns(self, items: Sequence[Item]) -> dict[str, Any]:
+        """Give rows of items column by column, their places among them."""
         tenant, shared = self._session.tenant, self._session.shared
         principals = {item.owner for item in items}.union(*(item.readers for item in items))
-        return columns_of(
+        columns: dict[str, Any] = columns_of(
             tenant,
             items,
             data_keys=await shared.keyring.subject_keys(self._tx, tenant, {item.data_subject for item in items}),
             numbers=await shared.names.numbers(self._tx, tenant, principals),
             tenant_key=(await self._session.keys()).tokens,
         )
+        columns["path_id"] = [await self._path_id(item.path) for item in items]
+        return columns
 
     async def _path_id(self, path: MemoryPath) -> int:
         key = path_key((await self._session.keys()).tokens, path)
         return await self._session.shared.names.path_number(self._tx, self._session.tenant, key)
 
-    def _stamp(self, cause: Cause) -> dict[str, Any]:
+    def stamp(self, cause: Cause) -> dict[str, Any]:
+        """Give who makes a revision, why and in which trace."""
         return {
             "tenant": self._session.tenant,
             "actor": self._session.scope.actor,

@@ -14,21 +14,29 @@ from memoryos_postgres.errors import ConstraintViolation
 from memoryos_postgres.idempotency import CLAIMED
 
 from memoryos_memoryfs.adapters.pg_claims import PgClaims
+from memoryos_memoryfs.adapters.pg_history import PgHistory
+from memoryos_memoryfs.adapters.pg_index_outbox import TxBackends
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_jobs import PgJobs
 from memoryos_memoryfs.adapters.pg_journal import PgJournal
+from memoryos_memoryfs.adapters.pg_own_items import PgOwnItems
+from memoryos_memoryfs.adapters.pg_past import PgPastRows
 from memoryos_memoryfs.adapters.pg_places import PgPlaces
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.pg_settings import PgSettings
+from memoryos_memoryfs.adapters.pg_snapshots import PgSnapshots
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.errors import QuotaExceeded
-from memoryos_memoryfs.lifecycle_ports import Claims
+from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
+from memoryos_memoryfs.index_ports import BackendState
+from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
 from memoryos_memoryfs.namespace_ports import Places, Settings
 from memoryos_memoryfs.ports import ItemStore, JobStarter, Journal, RecallIndex, RequestAnswered, Work
+from memoryos_memoryfs.transfer_ports import PastRows
 
 _QUOTAS: Final = {"quota_items_max": "items_max", "quota_bytes_max": "bytes_max"}
 """Constraints that the counters of quotas break (migration 0009)."""
@@ -42,9 +50,15 @@ class PgWork:
     index: RecallIndex
     journal: Journal
     claims: Claims
+    own: OwnItems
     settings: Settings
     places: Places
     jobs: JobStarter
+    history: History
+    snapshots: Snapshots
+    derivations: Derivations
+    backends: BackendState
+    past: PastRows
 
 
 def work_of(session: Session) -> PgWork:
@@ -55,9 +69,15 @@ def work_of(session: Session) -> PgWork:
         PgRecall(session),
         PgJournal(session),
         PgClaims(session),
+        PgOwnItems(session),
         PgSettings(session),
         PgPlaces(session, items),
         PgJobs(session, session.shared.jobs),
+        PgHistory(session, items),
+        PgSnapshots(session),
+        items.derivations,
+        TxBackends(session.tx),
+        PgPastRows(session, items),
     )
 
 
@@ -92,9 +112,9 @@ class PgStorage:
         async with self._database.scoped(scope) as tx:
             return await PgSettings(Session(shared=self._shared, tx=tx, scope=scope)).of_alone(path)
 
-    def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Work]:
+    def transaction(self, scope: Scope, *, whole: bool = False) -> AbstractAsyncContextManager[Work]:
         """See `Storage.transaction`."""
-        return self._transaction(scope)
+        return self._transaction(scope, whole)
 
     async def find_one(self, scope: Scope, item_id: str) -> Item | None:
         """See `Storage.find_one`; one round trip while the caches are warm."""
@@ -102,10 +122,11 @@ class PgStorage:
             return await PgItems(Session(shared=self._shared, tx=tx, scope=scope)).find_alone(item_id)
 
     @asynccontextmanager
-    async def _transaction(self, scope: Scope) -> AsyncIterator[Work]:
+    async def _transaction(self, scope: Scope, whole: bool) -> AsyncIterator[Work]:
+        begun = self._database.upkeep(scope.tenant) if whole else self._database.scoped(scope)
         try:
-            async with self._database.scoped(scope) as tx:
-                yield work_of(Session(shared=self._shared, tx=tx, scope=scope))
+            async with begun as tx:
+                yield work_of(Session(shared=self._shared, tx=tx, scope=scope, upkeep=whole))
         except ConstraintViolation as error:
             if error.constraint == CLAIMED:
                 raise RequestAnswered from error

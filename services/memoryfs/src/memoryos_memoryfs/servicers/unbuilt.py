@@ -12,22 +12,6 @@ from memoryos_memoryfs.servicers.calls import WithParts
 class UnbuiltServicer(WithParts):
     """Answers UNIMPLEMENTED."""
 
-    async def Merge(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def History(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Revert(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Lineage(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
     async def Bind(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         """See the proto."""
         await _unbuilt(context)
@@ -40,39 +24,11 @@ class UnbuiltServicer(WithParts):
         """See the proto."""
         await _unbuilt(context)
 
-    async def CreateSnapshot(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def ListSnapshots(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Diff(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Rollback(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
     async def Purge(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         """See the proto."""
         await _unbuilt(context)
 
     async def GetReceipt(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def MigrateIndex(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def VerifyIndex(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def GetIndexStatus(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
         """See the proto."""
         await _unbuilt(context)
 
