@@ -31,7 +31,7 @@ class Seen:
     def __init__(self) -> None:
         self.phases: list[str] = []
 
-    async def at(self, phase: str, done: int, total: int) -> None:
+    async def at(self, phase: str, done: int, total: int, checkpoint=None) -> None:
         self.phases.append(phase)
         await asyncio.sleep(0)
 
@@ -109,7 +109,7 @@ async def test_there_and_back_while_writes_and_reads_go_on(service, parts, fault
                 result = await run_move(parts, seen)
                 assert (result.drift.found, result.recall) == (0, 1.0)
             else:
-                await take_step(parts, step, Backend.QDRANT)
+                await take_step(parts, parts.state, step, Backend.QDRANT)
             searches = faulty.searches
             await alice.read("rivet", top_k=1)
             serving = (await parts.state.get()).serving
@@ -118,7 +118,7 @@ async def test_there_and_back_while_writes_and_reads_go_on(service, parts, fault
     state = await parts.state.get()
     assert (state.serving, state.feeding, state.phase) == (Backend.QDRANT, True, Phase.NONE)
     for step in (Step.START, None, Step.CUT_OVER, Step.FINISH):
-        await (run_move(parts, seen) if step is None else take_step(parts, step, Backend.PGVECTOR))
+        await (run_move(parts, seen) if step is None else take_step(parts, parts.state, step, Backend.PGVECTOR))
     stop.set()
     await going_on
     state = await parts.state.get()
@@ -130,14 +130,14 @@ async def test_there_and_back_while_writes_and_reads_go_on(service, parts, fault
 async def test_steps_out_of_time_are_refused(service, parts):
     for step in (Step.CUT_OVER, Step.ROLL_BACK, Step.FINISH):
         with pytest.raises(MigrationPhaseForbids):
-            await take_step(parts, step, Backend.QDRANT)
+            await take_step(parts, parts.state, step, Backend.QDRANT)
     with pytest.raises(MigrationPhaseForbids):
-        await take_step(parts, Step.START, Backend.PGVECTOR)  # it serves already
-    await take_step(parts, Step.START, Backend.QDRANT)
+        await take_step(parts, parts.state, Step.START, Backend.PGVECTOR)  # it serves already
+    await take_step(parts, parts.state, Step.START, Backend.QDRANT)
     for step, to in ((Step.START, Backend.QDRANT), (Step.CUT_OVER, Backend.QDRANT), (Step.ROLL_BACK, Backend.PGVECTOR)):
         with pytest.raises(MigrationPhaseForbids):
-            await take_step(parts, step, to)
-    state = await take_step(parts, Step.ROLL_BACK, Backend.QDRANT)
+            await take_step(parts, parts.state, step, to)
+    state = await take_step(parts, parts.state, Step.ROLL_BACK, Backend.QDRANT)
     assert (state.feeding, state.phase) == (False, Phase.NONE)
     assert (await parts.outbox.backlog(None)).pending_count == 0
 
@@ -145,9 +145,8 @@ async def test_steps_out_of_time_are_refused(service, parts):
 async def test_backends_that_do_not_agree_are_not_cut_over(service, parts, faulty):
     alice = service.caller("alice")
     ids = await fill(alice, "anvil", 5)
-    await take_step(parts, Step.START, Backend.QDRANT)
+    await take_step(parts, parts.state, Step.START, Backend.QDRANT)
     faulty.poison = frozenset(ids[:1])  # refused until it is given up
-    await parts.outbox.clear()
 
     async def run() -> None:
         await run_move(parts, Seen())
@@ -157,7 +156,7 @@ async def test_backends_that_do_not_agree_are_not_cut_over(service, parts, fault
             await run()
     assert refused.value.metadata["missing"] == "1"
     with pytest.raises(MigrationPhaseForbids):
-        await take_step(parts, Step.CUT_OVER, Backend.QDRANT)
+        await take_step(parts, parts.state, Step.CUT_OVER, Backend.QDRANT)
     assert (await alice.read("anvil 0", top_k=1)).hits[0].item.id == ids[0]
 
 

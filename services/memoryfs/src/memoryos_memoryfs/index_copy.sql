@@ -1,6 +1,10 @@
 -- name: backends
 SELECT configured, serving, feeding, phase, target FROM memoryfs.index_backends;
 
+-- name: wait_briefly
+-- Writers that come while the lock is waited for wait behind it.
+SET LOCAL lock_timeout = '2s';
+
 -- name: quiesce_vectors
 -- Waits for the writers of vectors to end; those that follow see what this transaction commits.
 LOCK TABLE memoryfs.item_vectors IN SHARE MODE;

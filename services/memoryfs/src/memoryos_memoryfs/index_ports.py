@@ -103,9 +103,6 @@ class IndexOutbox(Protocol):
     async def backlog(self, tenant: str | None) -> Backlog:
         """Give what waits, of one tenant or of all."""
 
-    async def clear(self) -> None:
-        """Forget everything that waits: nobody will copy it."""
-
 
 class BackendState(Protocol):
     """The row that says which index answers."""
@@ -114,7 +111,7 @@ class BackendState(Protocol):
         """Give the state."""
 
     async def change(self, before: Backends, after: Backends) -> bool:
-        """Replace the state, unless it is no longer `before`.
+        """Replace the state, unless it is no longer `before`; forget what waits where nothing is fed any more.
 
         Whatever was written to the vectors before is committed by then, and whatever follows sees the new state.
         """

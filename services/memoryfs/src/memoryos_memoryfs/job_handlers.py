@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from memoryos_postgres.jobs import Handler
+from memoryos_postgres.jobs import Handler, JobRun
 
+from memoryos_memoryfs.job_progress import RunProgress
+from memoryos_memoryfs.operations.index_admin import MIGRATE_JOB, VERIFY_JOB, migrate_job, verify_job
+from memoryos_memoryfs.operations.merge_items import JOB_KIND as MERGE_JOB
+from memoryos_memoryfs.operations.write_abstract import ABSTRACT_S, write_abstract
 from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.servicers.history import merge_command
 
 
 def handlers_of(parts: Parts) -> Mapping[str, Handler]:
     """Give the handlers of this service by the kind of job."""
-    return {}
+
+    async def migrate(run: JobRun) -> Mapping[str, Any]:
+        return await migrate_job(parts, RunProgress(run))
+
+    async def verify(run: JobRun) -> Mapping[str, Any]:
+        return await verify_job(parts, RunProgress(run), run.input, run.checkpoint)
+
+    async def merge(run: JobRun) -> Mapping[str, Any]:
+        return await write_abstract(parts, run.scope, merge_command(run.input, ABSTRACT_S), run.id)
+
+    return {MIGRATE_JOB: migrate, VERIFY_JOB: verify, MERGE_JOB: merge}

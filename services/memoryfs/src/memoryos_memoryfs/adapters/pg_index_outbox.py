@@ -108,11 +108,6 @@ class PgIndexOutbox:
         assert row is not None
         return Backlog(**row)
 
-    async def clear(self) -> None:
-        """See `IndexOutbox.clear`."""
-        async with self._database.unscoped() as tx:
-            await tx.execute(QUERIES["clear_outbox"])
-
 
 class PgBackendState:
     """The one row of memoryfs.index_backends."""
@@ -123,7 +118,23 @@ class PgBackendState:
     async def get(self) -> Backends:
         """See `BackendState.get`."""
         async with self._database.unscoped() as tx:
-            row = await tx.fetch_one(QUERIES["backends"])
+            return await TxBackends(tx).get()
+
+    async def change(self, before: Backends, after: Backends) -> bool:
+        """See `BackendState.change`."""
+        async with self._database.unscoped() as tx:
+            return await TxBackends(tx).change(before, after)
+
+
+class TxBackends:
+    """BackendState inside a transaction, with which a change is committed."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+
+    async def get(self) -> Backends:
+        """See `BackendState.get`."""
+        row = await self._tx.fetch_one(QUERIES["backends"])
         assert row is not None
         return Backends(
             configured=Backend(row["configured"]),
@@ -136,9 +147,12 @@ class PgBackendState:
     async def change(self, before: Backends, after: Backends) -> bool:
         """See `BackendState.change`."""
         old = {f"old_{name}": value for name, value in _columns(before).items()}
-        async with self._database.unscoped() as tx:
-            await tx.execute(QUERIES["quiesce_vectors"])
-            return await tx.execute(QUERIES["change_backends"], {**_columns(after), **old}) == 1
+        await self._tx.execute(QUERIES["wait_briefly"])
+        await self._tx.execute(QUERIES["quiesce_vectors"])
+        changed = await self._tx.execute(QUERIES["change_backends"], {**_columns(after), **old}) == 1
+        if changed and not after.feeding:
+            await self._tx.execute(QUERIES["clear_outbox"])
+        return changed
 
 
 def _columns(state: Backends) -> dict[str, Any]:

@@ -63,6 +63,19 @@ class PgJournal:
         keys = await self._session.keys()
         record(self._session.tx, _event(Kind.MEMORY_WRITE, rpc, self._session.scope, keys, path, ids))
 
+    async def audit_admin(self, rpc: str, target: str) -> None:
+        """See `Journal.audit_admin`."""
+        event = AuditEvent(
+            kind=Kind.ADMIN_ACT,
+            actor=Actor.of(self._session.scope),
+            service=SERVICE,
+            method=rpc,
+            outcome=Outcome.OK,
+            target_type="index",
+            target_ids=[target],
+        )
+        record(self._session.tx, event)
+
 
 class AuditReads:
     """ReadTrail: rows of concurrent reads share a commit."""
@@ -77,6 +90,6 @@ class AuditReads:
         reason = "" if found else _NOT_FOUND
         await self._recorder.record(_event(Kind.MEMORY_READ, rpc, scope, None, path, ids, reason))
 
-    async def refused(self, rpc: str, scope: Scope, path: MemoryPath, ids: Sequence[str], reason: str) -> None:
+    async def refused(self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], reason: str) -> None:
         """See `ReadTrail.refused`."""
         await self._recorder.record(_event(Kind.MEMORY_WRITE, rpc, scope, None, path, ids, reason))

@@ -34,6 +34,5 @@ async def adopt_backend(state: BackendState, outbox: IndexOutbox, configured: Ba
         while last is not None:
             last = await outbox.name_all(last, NAMED_PAGE)
         before = feeding
-    if await state.change(before, after) and not after.feeding:
-        await outbox.clear()
+    await state.change(before, after)
     return await state.get()

@@ -12,7 +12,7 @@ import numpy as np
 from memoryos_vectors.ports import DerivedIndex, IndexScope, VectorQuery
 
 from memoryos_memoryfs.errors import MigrationPhaseForbids
-from memoryos_memoryfs.index_ports import Backend, Backends, IndexParts, Phase
+from memoryos_memoryfs.index_ports import Backend, Backends, BackendState, IndexParts, Phase
 from memoryos_memoryfs.operations.copy_changes import NAMED_PAGE
 from memoryos_memoryfs.operations.verify_index import Drift, verify_index
 
@@ -38,8 +38,8 @@ class Step(IntEnum):
 class Progress(Protocol):
     """The job that a move is, as the move sees it."""
 
-    async def at(self, phase: str, done: int, total: int) -> None:
-        """Keep how far it has come; raises when the job is to stop."""
+    async def at(self, phase: str, done: int, total: int, checkpoint: Mapping[str, object] | None = None) -> None:
+        """Keep how far it has come, and from where it could go on; raises when the job is to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +78,12 @@ def next_state(now: Backends, step: Step, to: Backend, *, copy_configured: bool)
     raise MigrationPhaseForbids(metadata={"phase": now.phase.name})
 
 
-async def take_step(parts: IndexParts, step: Step, to: Backend) -> Backends:
+async def take_step(parts: IndexParts, state: BackendState, step: Step, to: Backend) -> Backends:
     """Give the state after `step`; START only opens the dual write, `run_move` does the rest as a job."""
-    now = await parts.state.get()
+    now = await state.get()
     after = next_state(now, step, to, copy_configured=parts.copy is not None)
-    if not await parts.state.change(now, after):
-        raise MigrationPhaseForbids(metadata={"phase": (await parts.state.get()).phase.name})
-    if not after.feeding:
-        await parts.outbox.clear()  # the copy is dropped by whoever copies
+    if not await state.change(now, after):
+        raise MigrationPhaseForbids(metadata={"phase": (await state.get()).phase.name})
     return after
 
 

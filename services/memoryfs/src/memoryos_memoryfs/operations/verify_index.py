@@ -43,15 +43,15 @@ class Drift:
 
 
 async def verify_index(
-    parts: IndexParts, index: DerivedIndex, *, repair: bool, after_tenant: str = ""
+    parts: IndexParts, index: DerivedIndex, *, repair: bool, after_tenant: str = "", drift: Drift | None = None
 ) -> AsyncIterator[tuple[str, Drift]]:
-    """Compare tenant after tenant, giving each with what was found so far.
+    """Compare tenant after tenant, giving each with what was found so far (added to `drift`).
 
     Changes that wait are no drift. What differs is looked at twice, since it
     may change meanwhile. Repair names the entries in the outbox: whoever
     copies changes mends them, and until then reads take them from the truth.
     """
-    drift = Drift()
+    drift = Drift() if drift is None else drift
     model_id = parts.model_id
     tenants = {*(await parts.truth.counts(model_id)), *(await index.counts(model_id))}
     for tenant in sorted(name for name in tenants if name > after_tenant):
