@@ -80,8 +80,8 @@ check: setup ## Format, lint, types, import contracts, protos, policies, referen
 bench: setup ## Measure against the raw engines: make bench [ARGS="--quick"].
 	$(BIN)/python -m bench.run $(ARGS)
 
-eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=pgvector] [OUT=dir].
-	$(BIN)/python -m evals.recall --check $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(OUT),--out "$(OUT)")
+eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=qdrant] [QDRANT_URL=url] [OUT=dir].
+	$(BIN)/python -m evals.recall --check $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(QDRANT_URL),--qdrant "$(QDRANT_URL)") $(if $(OUT),--out "$(OUT)")
 
 mutants: setup ## Remove each guard in turn; a named test must turn red.
 	$(BIN)/python scripts/mutants.py

@@ -16,5 +16,13 @@ BM25_LINES = {
 memorybank is by day (session), each day one text; kdconv asks with the last three messages.
 """
 
-BARS = {"longmemeval_s_lite": 0.80, "madial_zh": 0.56, "madial_en": 0.60, "bfcl_memory": 0.93}
-"""Least R@5 of the default embedder."""
+BARS = {
+    "longmemeval_s_lite": 0.87,
+    "madial_zh": 0.62,
+    "madial_en": 0.65,
+    "bfcl_memory": 0.96,
+    "kdconv_travel": 0.27,
+    "memorybank_zh": 0.93,
+    "memorybank_en": 0.93,
+}
+"""Least R@5 of the default embedder, on every backend; docs/reference/recall.md says what reaches it."""

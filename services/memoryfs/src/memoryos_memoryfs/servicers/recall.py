@@ -7,7 +7,8 @@ from memoryos.memoryfs.v1 import memoryfs_pb2 as pb
 from memoryos_core.paths import MemoryPath
 from memoryos_grpc.caller import scope
 
-from memoryos_memoryfs.messages import filter_of, item_message
+from memoryos_memoryfs.filter_messages import filter_of
+from memoryos_memoryfs.messages import item_message
 from memoryos_memoryfs.operations.read_items import ReadQuery, read_items
 from memoryos_memoryfs.servicers.calls import WithParts, deadline_s
 
@@ -26,6 +27,7 @@ class RecallServicer(WithParts):
             embedding_model=request.embedding.model,
             embedding=request.embedding.values if request.HasField("embedding") else None,
             deadline_s=deadline_s(),
+            rerank=request.rerank if request.HasField("rerank") else None,
         )
         recalled = await read_items(self._parts, scope(), query)
         return pb.ReadResponse(
@@ -33,7 +35,9 @@ class RecallServicer(WithParts):
                 pb.Hit(
                     item=item_message(hit.item),
                     score=hit.score,
-                    details=pb.ScoreDetails(dense=hit.dense, lexical=hit.lexical, neighbours=hit.beside or None),
+                    details=pb.ScoreDetails(
+                        dense=hit.dense, lexical=hit.lexical, neighbours=hit.beside or None, rerank=hit.rerank
+                    ),
                 )
                 for hit in recalled.hits
             ],
