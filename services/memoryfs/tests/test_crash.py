@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import grpc
 import psycopg
 import pytest
 import yaml
-from memoryos.memoryfs.v1 import memoryfs_pb2
+from memoryos.memoryfs.v1 import memoryfs_pb2, transfer_pb2
 from memoryos_core.tokens import Identity
 from memoryos_testing import run_until_crash
 
@@ -28,7 +29,7 @@ class Process:
 
     def __init__(self, database, keys, folder: Path, as_type, **sections) -> None:
         self._port_file = folder / "port"
-        self._token = keys.token(Identity(tenant="acme", user="alice", roles=frozenset({"agent"})))
+        self._token = keys.token(Identity(tenant="acme", user="alice", roles=frozenset({"agent", "user"})))
         self._as = as_type
         section = database.section
         config = {
@@ -178,3 +179,34 @@ async def test_sigterm_lets_running_writes_end(process):
         listed = set(await caller.list_ids(page_size=500))
     assert {result.id for answer in kept for result in answer} <= listed
     assert len(listed) % 20 == 0
+
+
+async def test_an_import_killed_before_its_commit_kept_nothing_and_a_retry_keeps_it_once(process):
+    async with process.running() as caller:
+        results = await caller.write_entries(entries("exported", 12))
+        parts = [part async for part in caller.stream("Export", transfer_pb2.ExportRequest(path=PATH))]
+        for result in results:
+            await caller.update(result.id, content="changed since")
+    lines = b"".join(part.data for part in parts)
+    request = transfer_pb2.ImportRequest(
+        path=PATH,
+        manifest=parts[-1].manifest,
+        conflict=transfer_pb2.IMPORT_CONFLICT_REPLACE,
+        request_id="import",
+        part=1,
+        lines=lines,
+        sha256=hashlib.sha256(lines).hexdigest(),
+    )
+
+    async def drive(caller) -> None:
+        await caller.call("Import", request)
+
+    await process.crash_at("memoryfs.import.before_commit", drive)
+    async with process.running() as caller:
+        items = (await caller.list(page_size=100)).items
+        assert {(item.content, item.revision) for item in items} == {("changed since", 2)}
+        for _ in range(2):
+            assert (await caller.call("Import", request)).replaced_count == 12
+        items = (await caller.list(page_size=100)).items
+        assert sorted(item.content for item in items) == sorted(f"exported {n}" for n in range(12))
+        assert {item.revision for item in items} == {3}
