@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -61,12 +60,11 @@ async def move_items(parts: Parts, scope: Scope, command: MoveCommand) -> int:
         answer = await work.journal.replay(RPC, command.request_id, command.body)
         if answer is not None:
             return int(answer)
-        holding = await work.settings.of(command.target)
-        holding.check_writer(scope)
         items = await _locked(parts, work, scope, command)
+        holdings = _Holdings(work)
+        (await holdings.of(command.target)).check_writer(scope)
         now = parts.clock.now()
-        await _check_gate(work, command, holding, items)
-        after = [_moved(scope, command, holding, item, now) for item in items]
+        after = [await _moved(scope, command, holdings, item, now) for item in items]
         await work.places.intern(sorted({item.path for item in after}, key=str))
         changes = [_revised(before, item) for before, item in zip(items, after, strict=True)]
         for start in range(0, len(changes), _TOGETHER):
@@ -103,32 +101,40 @@ def _movable(scope: Scope, command: MoveCommand, item: Item, now: datetime) -> b
     return command.source.contains(item.path) and access.visible(scope, item) and not item.expired(now)
 
 
-async def _check_gate(work: Work, command: MoveCommand, holding: Holding, items: Sequence[Item]) -> None:
-    """Raise ItemStateForbids where a move would bring doubt past a gate that is higher than the one it passed."""
-    gates: dict[MemoryPath, float] = {}
-    for item in items:
-        if item.state is not State.ACTIVE or item.confidence >= holding.gate:
-            continue
-        if item.path not in gates:
-            gates[item.path] = (await work.settings.of(item.path)).gate
-        if gates[item.path] < holding.gate:
-            raise ItemStateForbids(metadata={"id": item.id, "state": item.state.name, "gate": str(holding.gate)})
+class _Holdings:
+    """What holds at the places of one Move, each asked for once; those below the target may state parts, too."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._known: dict[MemoryPath, Holding] = {}
+
+    async def of(self, path: MemoryPath) -> Holding:
+        if path not in self._known:
+            self._known[path] = await self._work.settings.of(path)
+        return self._known[path]
 
 
-def _moved(scope: Scope, command: MoveCommand, holding: Holding, item: Item, now: datetime) -> Item:
+async def _moved(scope: Scope, command: MoveCommand, holdings: _Holdings, item: Item, now: datetime) -> Item:
+    """Give the item at its new place, or raise where it may not go there."""
     segments = (*command.target.segments, *item.path.segments[len(command.source.segments) :])
     place = MemoryPath(command.target.tenant, command.target.kind, segments)
+    place = MemoryPath.parse(str(place), field="to_path")
+    holding = await holdings.of(place)
+    holding.check_writer(scope)
+    if item.state is State.ACTIVE and item.confidence < holding.gate > (await holdings.of(item.path)).gate:
+        # The gate that it passed was lower: doubt does not get past this one by a move (I8).
+        raise ItemStateForbids(metadata={"id": item.id, "state": item.state.name, "gate": str(holding.gate)})
     revision = item.revision + 1
     after = replace(
         item,
-        payload=replace(item.payload, path=MemoryPath.parse(str(place), field="to_path")),
+        payload=replace(item.payload, path=place),
         readers=holding.narrowed(item.readers),
         update_time=now,
         revision=revision,
         etag=etag_of(item.id, revision, now),
     )
-    if not access.readable(scope, after) and not access.owns(scope, item):
-        # A writer who would not see the item any more does not put it out of its own sight.
+    if not access.owns(scope, item) and not (access.readable(scope, after) and holding.is_writer(scope)):
+        # A writer does not put what is another's where it could not bring it back from.
         raise NotOwner(metadata={"id": item.id})
     return after
 
