@@ -8,20 +8,15 @@ import secrets
 from contextlib import AsyncExitStack
 
 from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
-from memoryos_audit import DenialRecorder, ReadRecorder
-from memoryos_core.clock import Clock, SystemClock
 from memoryos_core.config import Config, ConfigError
-from memoryos_core.ids import UlidSource
-from memoryos_core.keys import KeySet
-from memoryos_core.sections import IdentitySection, PeersSection, SealingSection
-from memoryos_core.tokens import TokenSigner, TokenVerifier
-from memoryos_grpc import Channels, GrpcSection, Server
+from memoryos_core.sections import IdentitySection, PeersSection
+from memoryos_core.tokens import TokenSigner
+from memoryos_grpc import Channels, GrpcSection
 from memoryos_models.build import build_chat_model
 from memoryos_models.config import ModelsSection
-from memoryos_postgres import Database, PostgresSection, roles
+from memoryos_postgres import PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
-from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
-from memoryos_telemetry import Telemetry, TelemetrySection, configure
+from memoryos_service import GROUND_SECTIONS, Ground, open_ground
 
 from memoryos_harness.adapters.agent_files import AgentFiles
 from memoryos_harness.adapters.grpc_memory import GrpcMemory
@@ -46,14 +41,7 @@ from memoryos_harness.servicers.tasks import TasksServicer
 
 SERVICE = "harness"
 WORKER = "harness-worker"
-SECTIONS = (
-    GrpcSection,
-    TelemetrySection,
-    PostgresSection,
-    IdentitySection,
-    SealingSection,
-    HarnessSection,
-)
+SECTIONS = (*GROUND_SECTIONS, HarnessSection)
 WORKER_SECTIONS = (*SECTIONS, ModelsSection, PeersSection)
 
 _log = logging.getLogger(__name__)
@@ -61,36 +49,22 @@ _log = logging.getLogger(__name__)
 
 async def serve(config: Config, stop: asyncio.Event) -> None:
     """Serve sessions and tasks until `stop` is set, then let running calls end."""
-    clock = SystemClock()
-    ids = UlidSource(clock)
-    telemetry = configure(config[TelemetrySection], SERVICE, clock)
     section = config[HarnessSection]
     async with AsyncExitStack() as stack:
-        stack.callback(telemetry.shutdown)
         agents = AgentFiles.load(section.agents_dir)
-        database = await stack.enter_async_context(Database(config[PostgresSection], roles.HARNESS))
-        recorder = ReadRecorder(database)
-        stack.push_async_callback(recorder.close)
-        denials = DenialRecorder(recorder, SERVICE)
-        stack.push_async_callback(denials.close)
-        keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
+        ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.HARNESS))
+        ids, database, keyring = ground.ids, ground.database, ground.keyring
         sealed = SealedColumns(keyring)
         idempotency = Idempotency(keyring)
         keys = TenantPageKeys(database, keyring)
         news = PostgresNews(config[PostgresSection].dsn(roles.HARNESS))
         sessions = PostgresSessions(database, sealed, idempotency, ids)
         tasks = PostgresTasks(database, sealed, idempotency, ids, quiet_s=section.wake_up_grace_s)
-        server = Server(
-            SERVICE,
+        server = ground.server(
             [
                 (sessions_pb2_grpc.add_SessionsServicer_to_server, SessionsServicer(sessions, keys)),
                 (tasks_pb2_grpc.add_TasksServicer_to_server, TasksServicer(tasks, agents, news, keys)),
-            ],
-            verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
-            telemetry=telemetry,
-            config=config[GrpcSection],
-            audit=denials,
-            clock=clock,
+            ]
         )
         listening = asyncio.create_task(news.listen())
         try:
@@ -102,12 +76,9 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
 
 async def work(config: Config, stop: asyncio.Event) -> None:
     """Run tasks until `stop` is set, then end or give back those under way within the drain time."""
-    clock = SystemClock()
-    telemetry = configure(config[TelemetrySection], WORKER, clock)
     async with AsyncExitStack() as stack:
-        stack.callback(telemetry.shutdown)
-        database = await stack.enter_async_context(Database(config[PostgresSection], roles.HARNESS))
-        ports = await _run_ports(config, stack, database, telemetry, clock)
+        ground = await stack.enter_async_context(open_ground(config, WORKER, roles.HARNESS))
+        ports = await _run_ports(ground, stack)
         section = config[HarnessSection]
         settings = run_settings(section)
 
@@ -116,7 +87,7 @@ async def work(config: Config, stop: asyncio.Event) -> None:
 
         presence = PostgresPresence(config[PostgresSection].dsn(roles.HARNESS))
         await stack.enter_async_context(presence.shown(settings.holder))
-        sweeping = asyncio.create_task(sweep_until(PostgresDue(database), sweep_settings(section), stop))
+        sweeping = asyncio.create_task(sweep_until(PostgresDue(ground.database), sweep_settings(section), stop))
         try:
             queue = ProcrastinateWakeUps(config[PostgresSection], section, name=settings.holder)
             await queue.run(on_wake_up, stop)
@@ -125,9 +96,8 @@ async def work(config: Config, stop: asyncio.Event) -> None:
             await asyncio.gather(sweeping, return_exceptions=True)
 
 
-async def _run_ports(
-    config: Config, stack: AsyncExitStack, database: Database, telemetry: Telemetry, clock: Clock
-) -> RunPorts:
+async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
+    config, clock, ids, database = ground.config, ground.clock, ground.ids, ground.database
     identity, peers = config[IdentitySection], config[PeersSection]
     if identity.service_key_file is None or identity.task_key_file is None:
         raise ConfigError("the worker needs identity.service_key_file and identity.task_key_file")
@@ -137,16 +107,14 @@ async def _run_ports(
     if model is None:
         raise ConfigError("the worker needs models.chat_url: an OpenAI-compatible endpoint")
     stack.push_async_callback(model.close)
-    ids = UlidSource(clock)
     channels = Channels(
-        SERVICE, TokenSigner.load(identity.service_key_file, clock, ids), telemetry, config[GrpcSection], clock
+        SERVICE, TokenSigner.load(identity.service_key_file, clock, ids), ground.telemetry, config[GrpcSection], clock
     )
     stack.push_async_callback(channels.close)
-    keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
-    sealed = SealedColumns(keyring)
+    sealed = SealedColumns(ground.keyring)
     return RunPorts(
         journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
-        sessions=PostgresSessions(database, sealed, Idempotency(keyring), ids),
+        sessions=PostgresSessions(database, sealed, Idempotency(ground.keyring), ids),
         memory=GrpcMemory(channels.open(peers.memoryfs, "memoryfs")),
         tools=GrpcTools(channels.open(peers.tool_gateway, "tool-gateway")),
         reviews=GrpcReviews(channels.open(peers.policy, "policy"), clock),

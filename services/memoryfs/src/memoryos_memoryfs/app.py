@@ -11,23 +11,16 @@ from functools import partial
 
 from memoryos.jobs.v1 import jobs_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
-from memoryos_audit import DenialRecorder, ReadRecorder
-from memoryos_core.clock import Clock, SystemClock
+from memoryos_core.clock import Clock
 from memoryos_core.config import Config, ConfigError
-from memoryos_core.ids import UlidSource
-from memoryos_core.keys import KeySet
-from memoryos_core.sections import IdentitySection, SealingSection
-from memoryos_core.tokens import TokenVerifier
-from memoryos_grpc.config import GrpcSection
 from memoryos_grpc.server import Server
 from memoryos_models.build import build_chat_model, build_embedder, build_reranker
 from memoryos_models.config import ModelsSection
 from memoryos_models.ports import ChatModel, Embedder
-from memoryos_postgres import Database, PostgresSection, roles
+from memoryos_postgres import roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.jobs import JobRunner, Jobs
-from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
-from memoryos_telemetry import TelemetrySection, configure
+from memoryos_service import GROUND_SECTIONS, open_ground
 from memoryos_telemetry.context import current_traceparent, remote_context
 from memoryos_vectors.adapters.guarded import GuardedIndex
 from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
@@ -43,7 +36,9 @@ from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
 from memoryos_memoryfs.adapters.pg_feed import PgFeed
 from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
 from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
+from memoryos_memoryfs.adapters.pg_lifecycle import PgLifecycle
 from memoryos_memoryfs.adapters.pg_past import PgPast
+from memoryos_memoryfs.adapters.pg_scans import PgInspector
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
 from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
@@ -54,21 +49,19 @@ from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
 from memoryos_memoryfs.domain.settings import PathSettings
 from memoryos_memoryfs.index_ports import Backend, IndexParts
 from memoryos_memoryfs.job_handlers import handlers_of
+from memoryos_memoryfs.lifecycle_ports import LifecycleUpkeep
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
 from memoryos_memoryfs.operations.embed_pending import embed_pending
+from memoryos_memoryfs.operations.keep_lifecycle import keep_lifecycle
 from memoryos_memoryfs.parts import Parts, Reranking
 from memoryos_memoryfs.ports import EmbedQueue
 from memoryos_memoryfs.servicer import MemoryFSServicer
 from memoryos_memoryfs.servicers.jobs import JobsServicer
 
 SECTIONS = (
-    GrpcSection,
-    TelemetrySection,
-    PostgresSection,
+    *GROUND_SECTIONS,
     PgVectorSection,
     QdrantSection,
-    IdentitySection,
-    SealingSection,
     ModelsSection,
     MemoryFSSection,
 )
@@ -85,22 +78,15 @@ async def running(
     derived: DerivedIndex | None = None,
 ) -> AsyncIterator[Server]:
     """Give a serving server; `clock`, `embedder` and `derived` replace the configured ones in tests."""
-    clock = clock or SystemClock()
-    telemetry = configure(config[TelemetrySection], SERVICE, clock)
     async with AsyncExitStack() as stack:
-        stack.callback(telemetry.shutdown)
-        database = await stack.enter_async_context(Database(config[PostgresSection], roles.MEMORYFS))
-        recorder = ReadRecorder(database)
-        stack.push_async_callback(recorder.close)
-        denials = DenialRecorder(recorder, SERVICE)
-        stack.push_async_callback(denials.close)
+        ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.MEMORYFS, clock=clock))
+        clock, database, keyring = ground.clock, ground.database, ground.keyring
         if embedder is None:
             embedder = build_embedder(config[ModelsSection])
             stack.push_async_callback(embedder.close)
-        keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
         models = IndexedModels({embedder.model_id: embedder.dimensions})
         copy = await _copy_of(config, models, derived, stack)
-        jobs = Jobs(database, SERVICE, keyring, UlidSource(clock), trace_parent=current_traceparent)
+        jobs = Jobs(database, SERVICE, keyring, ground.ids, trace_parent=current_traceparent)
         shared = Shared(
             keyring=keyring,
             idempotency=Idempotency(keyring),
@@ -122,11 +108,11 @@ async def running(
             storage=PgStorage(database, shared),
             feed=PgFeed(database, shared),
             past=PgPast(database, shared),
-            trail=AuditReads(recorder),
+            trail=AuditReads(ground.recorder),
             hits=upkeep,
             embedder=embedder,
             clock=clock,
-            ids=UlidSource(clock),
+            ids=ground.ids,
             section=section,
             chat=_chat(config[ModelsSection], stack),
             index=IndexParts(
@@ -139,21 +125,16 @@ async def running(
                 answers=lambda: copy is not None and copy.index.breaker.closed,
                 settle_s=2 * config[QdrantSection].write_timeout_s,
             ),
+            inspector=PgInspector(database, shared),
             reranking=_reranking(config[ModelsSection], stack),
         )
-        server = Server(
-            SERVICE,
+        server = ground.server(
             [
                 (memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, MemoryFSServicer(parts)),
                 (jobs_pb2_grpc.add_JobsServicer_to_server, JobsServicer(jobs)),
-            ],
-            verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
-            telemetry=telemetry,
-            config=config[GrpcSection],
-            audit=denials,
-            clock=clock,
+            ]
         )
-        tracer = telemetry.tracer(SERVICE)
+        tracer = ground.telemetry.tracer(SERVICE)
         runner = JobRunner(
             jobs,
             handlers_of(parts),
@@ -164,6 +145,7 @@ async def running(
             asyncio.create_task(runner.run_forever()),
             asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section)),
             asyncio.create_task(_keep_up(upkeep, clock, section.upkeep_s)),
+            asyncio.create_task(_keep_lifecycle(PgLifecycle(database, shared), clock, section)),
         ]
         if copy is not None:
             tell = partial(server.set_part_health, HEALTH_PART)
@@ -241,13 +223,23 @@ async def _embed_forever(queue: EmbedQueue, embedder: Embedder, section: MemoryF
             await asyncio.sleep(section.embed_poll_s)
 
 
+async def _keep_lifecycle(upkeep: LifecycleUpkeep, clock: Clock, section: MemoryFSSection) -> None:
+    """Look after tenants as they come due, again and again."""
+    while True:
+        await asyncio.sleep(min(section.upkeep_s, section.lifecycle_s))
+        try:
+            await keep_lifecycle(upkeep, clock, section.lifecycle_s)
+        except Exception:
+            _log.exception("the upkeep of the lifecycle failed")
+
+
 async def _keep_up(upkeep: PgUpkeep, clock: Clock, every_s: float) -> None:
     """Count hits and sweep expired index rows, again and again."""
     while True:
         await asyncio.sleep(every_s)
         try:
             await upkeep.flush()
-            while await upkeep.sweep(clock.now()) == SWEPT_MAX:
+            while await upkeep.sweep(clock.now()) >= SWEPT_MAX:
                 pass
         except Exception:
             _log.exception("upkeep failed")

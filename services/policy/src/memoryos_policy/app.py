@@ -7,19 +7,11 @@ import logging
 from contextlib import AsyncExitStack
 
 from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
-from memoryos_audit import DenialRecorder, ReadRecorder
-from memoryos_core.clock import SystemClock
 from memoryos_core.config import Config, SecretFile
-from memoryos_core.ids import UlidSource
-from memoryos_core.keys import KeySet
-from memoryos_core.sections import IdentitySection, SealingSection
-from memoryos_core.tokens import TokenVerifier
-from memoryos_grpc.config import GrpcSection
 from memoryos_grpc.server import Server
-from memoryos_postgres import Database, PostgresSection, roles
+from memoryos_postgres import roles
 from memoryos_postgres.idempotency import Idempotency
-from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
-from memoryos_telemetry import TelemetrySection, configure
+from memoryos_service import GROUND_SECTIONS, open_ground
 
 from memoryos_policy.adapters.decision_store import PostgresDecisionStore
 from memoryos_policy.adapters.opa import OpaDecisionPoint
@@ -31,7 +23,7 @@ from memoryos_policy.servicers.policy import PolicyServicer
 from memoryos_policy.servicers.reviews import ReviewsServicer
 
 SERVICE = "policy"
-SECTIONS = (GrpcSection, TelemetrySection, PostgresSection, IdentitySection, SealingSection, PolicySection)
+SECTIONS = (*GROUND_SECTIONS, PolicySection)
 
 _log = logging.getLogger(__name__)
 
@@ -42,37 +34,23 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
     Health says NOT_SERVING as long as OPA does not answer from a bundle; calls
     that come all the same are denied, each with its reason.
     """
-    clock = SystemClock()
-    ids = UlidSource(clock)
-    telemetry = configure(config[TelemetrySection], SERVICE, clock)
     async with AsyncExitStack() as stack:
-        stack.callback(telemetry.shutdown)
-        database = await stack.enter_async_context(Database(config[PostgresSection], roles.POLICY))
-        recorder = ReadRecorder(database)
-        stack.push_async_callback(recorder.close)
-        denials = DenialRecorder(recorder, SERVICE)
-        stack.push_async_callback(denials.close)
+        ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.POLICY))
+        clock, ids, database, keyring = ground.clock, ground.ids, ground.database, ground.keyring
         token = SecretFile(config[PolicySection].opa_token_file).read()
         decision_point = OpaDecisionPoint(config[PolicySection], token)
         await decision_point.start()
         stack.push_async_callback(decision_point.close)
-        keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
         decisions = PostgresDecisionStore(database, keyring, ids, clock)
         reviews = PostgresReviewStore(database, keyring, Idempotency(keyring), ids)
-        server = Server(
-            SERVICE,
+        server = ground.server(
             [
                 (
                     policy_pb2_grpc.add_PolicyServicer_to_server,
                     PolicyServicer(DecideActions(decisions, decision_point, clock), decisions),
                 ),
                 (reviews_pb2_grpc.add_ReviewsServicer_to_server, ReviewsServicer(reviews)),
-            ],
-            verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
-            telemetry=telemetry,
-            config=config[GrpcSection],
-            audit=denials,
-            clock=clock,
+            ]
         )
         await server.start()
         watching = asyncio.create_task(_tell_health(server, decision_point, config[PolicySection].probe_interval_s))

@@ -12,18 +12,13 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
-from memoryos_audit import DenialRecorder, ReadRecorder
-from memoryos_core.clock import Clock, SystemClock
 from memoryos_core.config import Config
 from memoryos_core.errors import MemoryOSError
-from memoryos_core.ids import UlidSource
-from memoryos_core.keys import KeySet
-from memoryos_core.sections import IdentitySection, PeersSection, SealingSection
-from memoryos_core.tokens import TokenSigner, TokenVerifier
+from memoryos_core.sections import IdentitySection, PeersSection
+from memoryos_core.tokens import TokenSigner
 from memoryos_grpc import Channels, GrpcSection, Server
-from memoryos_postgres import Database, PostgresSection, roles
-from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
-from memoryos_telemetry import Telemetry, TelemetrySection, configure
+from memoryos_postgres import Database, roles
+from memoryos_service import GROUND_SECTIONS, Ground, open_ground
 
 from memoryos_toolgateway.adapters.connector_http import HttpConnector
 from memoryos_toolgateway.adapters.connector_memory import MemoryConnector
@@ -44,11 +39,7 @@ from memoryos_toolgateway.servicer import ToolGatewayServicer
 
 SERVICE: Final = "tool-gateway"
 SECTIONS: Final = (
-    GrpcSection,
-    TelemetrySection,
-    PostgresSection,
-    IdentitySection,
-    SealingSection,
+    *GROUND_SECTIONS,
     PeersSection,
     ToolGatewaySection,
 )
@@ -68,24 +59,17 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
     Raises SkillFileInvalid before anything is opened when a skill cannot be
     registered. Health says NOT_SERVING while database or policy do not answer.
     """
-    clock = SystemClock()
     section = config[ToolGatewaySection]
     registry = registry_of(section)
-    telemetry = configure(config[TelemetrySection], SERVICE, clock)
     async with AsyncExitStack() as stack:
-        stack.callback(telemetry.shutdown)
-        database = await stack.enter_async_context(Database(config[PostgresSection], roles.TOOLGATEWAY))
-        recorder = ReadRecorder(database)
-        stack.push_async_callback(recorder.close)
-        denials = DenialRecorder(recorder, SERVICE)
-        stack.push_async_callback(denials.close)
-        channels = _channels(config, telemetry, clock)
+        ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.TOOLGATEWAY))
+        clock, database = ground.clock, ground.database
+        channels = _channels(ground)
         stack.push_async_callback(channels.close)
         policy_channel = channels.open(config[PeersSection].policy, "policy")
         sender = HttpSender()
         stack.push_async_callback(sender.close)
-        keyring = PostgresKeyRing(load_epoch_key(config[SealingSection].epoch_key_file), clock)
-        journal = PostgresJournal(database, keyring)
+        journal = PostgresJournal(database, ground.keyring)
         policy = GrpcPolicy(policy_channel, section.policy_timeout_s)
         dispatcher = CallDispatcher(
             journal=journal,
@@ -102,21 +86,15 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             policy=policy,
             decider=CallDecider(policy=policy, lookup=HttpResourceLookup(sender), registry=registry),
             dispatcher=dispatcher,
-            ids=UlidSource(clock),
+            ids=ground.ids,
         )
-        server = Server(
-            SERVICE,
+        server = ground.server(
             [
                 (
                     tool_gateway_pb2_grpc.add_ToolGatewayServicer_to_server,
                     ToolGatewayServicer(call_skill, section.wait_s),
                 )
-            ],
-            verifier=TokenVerifier(KeySet.load(config[IdentitySection].keys_file), SERVICE, clock),
-            telemetry=telemetry,
-            config=config[GrpcSection],
-            audit=denials,
-            clock=clock,
+            ]
         )
         await server.start()
         await server.set_health(serving=False)  # until the first probe says otherwise
@@ -133,12 +111,12 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             await asyncio.gather(*background, return_exceptions=True)
 
 
-def _channels(config: Config, telemetry: Telemetry, clock: Clock) -> Channels:
-    key_file = config[IdentitySection].service_key_file
+def _channels(ground: Ground) -> Channels:
+    key_file = ground.config[IdentitySection].service_key_file
     if key_file is None:
         raise ValueError("identity.service_key_file: the tool gateway calls policy and memoryfs in its own name")
-    signer = TokenSigner.load(key_file, clock, UlidSource(clock))
-    return Channels(SERVICE, signer, telemetry, config[GrpcSection], clock)
+    signer = TokenSigner.load(key_file, ground.clock, ground.ids)
+    return Channels(SERVICE, signer, ground.telemetry, ground.config[GrpcSection], ground.clock)
 
 
 async def _tell_health(server: Server, database: Database, policy: grpc.aio.Channel, interval_s: float) -> None:
