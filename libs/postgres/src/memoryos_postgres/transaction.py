@@ -139,6 +139,16 @@ class Tx:
         """Run a statement right before COMMIT, in the same round trip. Its error undoes the transaction."""
         self._deferred.append(Statement(query, params))
 
+    async def run_deferred(self) -> None:
+        """Run what was deferred now, where what follows has to find it done."""
+        if not self._deferred:
+            return
+        with translated():
+            opening = [] if self._begun else self._opening()
+            self._begun = True
+            statements, self._deferred = self._deferred, []
+            await run_together(self._connection, [*opening, *statements])
+
     def on_commit(self, callback: Callable[[], None]) -> None:
         """Call `callback` once the transaction is committed; never when it is not."""
         self._on_commit.append(callback)

@@ -87,7 +87,7 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         if_match=entry.if_match,
         changes=frozenset(changes),
         content=entry.content,
-        attributes=_attributes(entry.attributes_json, f"{field}.attributes_json"),
+        attributes=attributes_of(entry.attributes_json, f"{field}.attributes_json"),
         tags=_unique(entry.tags),
         user=entry.user,
         readers=_unique(entry.readers),
@@ -101,20 +101,22 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         valid_to=instant(entry.valid_to, f"{field}.valid_to") if "valid_to" in has else None,
         expire_time=instant(entry.expire_time, f"{field}.expire_time") if "expire_time" in has else None,
         ttl=_ttl(entry.ttl, f"{field}.ttl") if "ttl" in has else None,
-        event_key=_event_key(entry.event_key) if "event_key" in has else None,
+        event_key=event_key_of(entry.event_key) if "event_key" in has else None,
         pinned=entry.pinned,
         embedding_model=entry.embedding.model,
         embedding=entry.embedding.values if "embedding" in has else None,
     )
 
 
-def _attributes(raw: bytes, field: str) -> bytes:
+def attributes_of(raw: bytes, field: str) -> bytes:
+    """Give the JSON object in canonical form, nothing for nothing."""
     if not raw:
         return b""
     return canonical_json(parse_json(raw, max_bytes=ATTRIBUTES_BYTES_MAX, field=field))
 
 
-def _event_key(key: item_pb2.EventKey) -> EventKey | None:
+def event_key_of(key: item_pb2.EventKey) -> EventKey | None:
+    """Give the event key, None where all its parts are empty."""
     return EventKey(key.subject, key.scope, key.condition) if key.subject or key.scope or key.condition else None
 
 

@@ -73,6 +73,8 @@ class Revised:
     after: Written
     keep_vector: bool
     """The words are the same: the vector of the row before serves the new revision too."""
+    forgotten_from: State | None = None
+    """Of a revision that is made forgotten: what it would come back to; None: as the row before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

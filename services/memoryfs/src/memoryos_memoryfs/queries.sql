@@ -91,7 +91,8 @@ UPDATE memoryfs.items AS i SET
     path_id = n.path_id, owner = n.owner, tier = n.tier, create_time = n.create_time,
     derived_from = n.derived_from::text[], superseded_by = n.superseded_by, attributes = n.attributes,
     content_bytes = n.content_bytes, pinned = n.pinned, flags = n.flags,
-    corroboration_count = n.corroboration_count, forgotten_from = NULL, xid = pg_current_xact_id(),
+    corroboration_count = n.corroboration_count, forgotten_from = CASE WHEN n.state = 4 THEN i.forgotten_from END,
+    xid = pg_current_xact_id(),
     sealed = n.sealed, event_key_hash = n.event_key_hash, tags = n.tags::text[], user_label = n.user_label,
     acl = n.acl::int4[], sensitivity = n.sensitivity, trust = n.trust, origin = n.origin, confidence = n.confidence,
     importance = n.importance, state = n.state, valid_from = n.valid_from, valid_to = n.valid_to,
@@ -136,6 +137,12 @@ WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 -- name: restore_items
 UPDATE memoryfs.items SET state = forgotten_from, forgotten_from = NULL
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: keep_forgotten
+-- Of revisions that are made forgotten: what they would come back to.
+UPDATE memoryfs.items AS i SET forgotten_from = f.state
+FROM unnest(%(ids)s::text[], %(states)s::int2[]) AS f (id, state)
+WHERE i.tenant = %(tenant)s AND i.id = f.id AND i.state = 4;
 
 -- name: note_changes
 INSERT INTO memoryfs.item_changes

@@ -103,6 +103,8 @@ class IndexRows:
         )
 
     async def _remove(self, ids: Sequence[str]) -> None:
+        # Rows that this transaction made itself are there to be removed.
+        await self._tx.run_deferred()
         # Words before vectors, as the sweep of expired rows does: the two cannot lock each other out.
         await self._tx.execute(_QUERIES["delete_tokens"], {"tenant": self._tenant, "ids": list(ids)})
         await self._session.vectors().delete(self._tenant, ids)

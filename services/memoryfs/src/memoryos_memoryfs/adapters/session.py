@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from memoryos_core.clock import Clock
 from memoryos_core.scope import Scope
@@ -20,6 +21,10 @@ from memoryos_vectors.ports import VectorIndex
 from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.domain.settings import DEFAULTS, PathSettings
+
+
+UPKEEP: Final = "memoryos.upkeep"
+"""Setting of a transaction that reaches every row of its tenant (core.upkeep)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,13 @@ class Session:
     shared: Shared
     tx: Tx
     scope: Scope
+    upkeep: bool = False
+    """The transaction is one of `Database.upkeep`: it reaches every row of the tenant."""
+
+    @property
+    def reaches_all(self) -> bool:
+        """Tell whether the next statement reaches every row of the tenant."""
+        return self.upkeep or bool(self.tx.local.get(UPKEEP))
 
     @property
     def tenant(self) -> str:

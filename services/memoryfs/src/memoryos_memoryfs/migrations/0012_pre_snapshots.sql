@@ -13,7 +13,8 @@ CREATE TABLE memoryfs.snapshots (
     create_time timestamptz NOT NULL,
     actor text COLLATE "C" NOT NULL,
     owner text COLLATE "C" NOT NULL,
-    item_count int8 NOT NULL,
+    whole bool NOT NULL,
+    item_counts jsonb NOT NULL,
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX snapshots_by_path ON memoryfs.snapshots (tenant, path_key, channel, create_time DESC, id DESC);
@@ -28,7 +29,8 @@ COMMENT ON COLUMN memoryfs.snapshots.point IS 'id: a pg_snapshot: transactions t
 COMMENT ON COLUMN memoryfs.snapshots.create_time IS 'id: the instant that it stands for, by the database clock';
 COMMENT ON COLUMN memoryfs.snapshots.actor IS 'id: principal that made it';
 COMMENT ON COLUMN memoryfs.snapshots.owner IS 'id: user on whose behalf it was made, as a principal';
-COMMENT ON COLUMN memoryfs.snapshots.item_count IS 'id: items of the subtree that its maker could change, forgotten ones too';
+COMMENT ON COLUMN memoryfs.snapshots.whole IS 'id: made by a tenant-admin: item_counts are of every owner, else of its maker';
+COMMENT ON COLUMN memoryfs.snapshots.item_counts IS 'id: items by place, see paths; forgotten ones too';
 
 ALTER TABLE memoryfs.snapshots ENABLE ROW LEVEL SECURITY;
 ALTER TABLE memoryfs.snapshots FORCE ROW LEVEL SECURITY;

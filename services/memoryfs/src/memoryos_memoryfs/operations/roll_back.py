@@ -1,0 +1,259 @@
+"""Rollback: a subtree back to a snapshot, by new revisions, all or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Final, TypeVar
+
+from memoryos_core.crashpoints import crash_point
+from memoryos_core.errors import LimitExceeded
+from memoryos_core.paths import MemoryPath
+from memoryos_core.scope import Scope
+
+from memoryos_memoryfs.domain import access
+from memoryos_memoryfs.domain.derivation import SourceChange
+from memoryos_memoryfs.domain.items import Cause, Item, State
+from memoryos_memoryfs.domain.points import Earlier, Former, Mark, before_last, given_back, wider
+from memoryos_memoryfs.errors import PathNotAllowed, WideningForbidden
+from memoryos_memoryfs.history_ports import Snapshot
+from memoryos_memoryfs.operations.refusals import recorded
+from memoryos_memoryfs.operations.revert_item import again
+from memoryos_memoryfs.operations.take_snapshot import found_snapshot
+from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.ports import Revised, Work
+
+RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Rollback"
+ITEMS_MAX: Final = 20_000
+"""Items that one rollback changes: it is one transaction, some 4 s of it at this size. More: a smaller subtree."""
+UNDO_CHANNEL: Final = "undo"
+_BATCH: Final = 1_000
+_AUDITED_MAX: Final = 10_000
+"""Names in one audit row."""
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackCommand:
+    """A parsed Rollback. `body` is the request as sent, for comparing retries."""
+
+    path: MemoryPath
+    snapshot_id: str
+    actor: str
+    session_id: str
+    changed_from: datetime | None
+    changed_to: datetime | None
+    preview: bool
+    request_id: str
+    body: bytes
+
+    def undoes(self, mark: Mark) -> bool:
+        """Tell whether a change is one of those to undo."""
+        start, end = self.changed_from, self.changed_to
+        return (
+            (not self.actor or mark.actor == self.actor)
+            and (start is None or mark.at >= start)
+            and (end is None or mark.at < end)
+        )
+
+
+@dataclass(slots=True)
+class RolledBack:
+    """What became of the items."""
+
+    reverted_count: int = 0
+    forgotten_count: int = 0
+    restored_count: int = 0
+    erased_count: int = 0
+    undo_snapshot_id: str = ""
+
+
+class _PreviewedError(Exception):
+    """Ends the transaction of a preview: everything was tried and nothing is kept."""
+
+
+async def roll_back(parts: Parts, scope: Scope, command: RollbackCommand) -> RolledBack:
+    """Give what became of the items of a subtree, which equal the snapshot now in all but number, etag and time.
+
+    Items made since are forgotten, those forgotten since are back, changed ones
+    take their earlier values as a new revision, with their vectors. With an
+    actor, a session or a window only changes that match are undone, newest
+    first, and only as far as nothing else was built on them. Erased items stay
+    erased, and what was made from one that is forgotten or erased stays
+    withdrawn. One transaction: all or nothing, `LimitExceeded` above `ITEMS_MAX`.
+
+    A user rolls back what is theirs to change, without widening any item
+    (`WideningForbidden`); a tenant-admin rolls back every item, reading none.
+    A snapshot taken right before undoes the rollback. A preview does all of it
+    and keeps nothing.
+    """
+    access.check_write(scope, command.path)
+    await parts.storage.prepare(scope, command.path, [], [])
+    whole = access.WIDE_ROLE in scope.roles
+    result = RolledBack()
+    try:
+        async with (
+            recorded(parts, RPC, scope, command.path, [command.snapshot_id]),
+            parts.storage.transaction(scope, whole=whole) as work,
+        ):
+            if not command.preview:
+                answer = await work.journal.replay(RPC, command.request_id, command.body)
+                if answer is not None:
+                    return RolledBack(**json.loads(answer))
+            snapshot = await found_snapshot(work, scope, command.snapshot_id, command.path)
+            touched = await work.history.touched(command.path, snapshot.point, limit=ITEMS_MAX + 1)
+            if len(touched) > ITEMS_MAX:
+                raise LimitExceeded(
+                    f"More than {ITEMS_MAX} items have changed since the snapshot; roll back smaller subtrees.",
+                    metadata={"limit": "rollback_items_max", "max": str(ITEMS_MAX)},
+                )
+            if not command.preview:
+                undo, _ = await work.snapshots.take(parts.ids.new("snap"), command.path, "", UNDO_CHANNEL)
+                result.undo_snapshot_id = undo.id
+            changed = await _Rollback(parts, work, scope, command, result).run(snapshot, touched)
+            if command.preview:
+                raise _PreviewedError
+            for ids in _batches(sorted({snapshot.id, *changed}), _AUDITED_MAX):
+                await work.journal.audit(RPC, command.path, ids)
+            await work.journal.keep(RPC, command.request_id, json.dumps(asdict(result)).encode())
+            crash_point("memoryfs.rollback.before_commit")
+    except _PreviewedError:
+        await parts.trail.record(RPC, scope, command.path, [command.snapshot_id])
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """One item on its way back."""
+
+    before: Item
+    earlier: Earlier
+
+
+class _Rollback:
+    """One rollback inside its transaction."""
+
+    def __init__(self, parts: Parts, work: Work, scope: Scope, command: RollbackCommand, result: RolledBack) -> None:
+        self._parts = parts
+        self._work = work
+        self._scope = scope
+        self._command = command
+        self._result = result
+        self._whole = access.WIDE_ROLE in scope.roles
+        self._now = parts.clock.now()
+        self._changes: list[SourceChange] = []
+
+    async def run(self, snapshot: Snapshot, touched: Sequence[str]) -> list[str]:
+        """Bring everything back; give the names of the items that changed."""
+        # Locked first, in order of id, as every change does; what they are is read after that.
+        locked = await self._work.items.lock(touched)
+        plain: list[_Back] = []
+        derived: list[_Back] = []
+        for ids in _batches(sorted(locked), _BATCH):
+            marks = await self._work.history.marks(ids, snapshot.point)
+            for item_id in ids:
+                back = self._planned(locked[item_id], marks.get(item_id, []))
+                if back is not None:
+                    (derived if back.before.derived_from else plain).append(back)
+        await self._apply(plain)
+        await self._apply_derived(derived)
+        # What was made elsewhere from an item that is other again follows it.
+        changed = frozenset(change.before.id for change in self._changes)
+        await self._work.derivations.follow(self._changes, unless=changed)
+        self._result.erased_count = await self._work.snapshots.erased_count(snapshot, self._command.path)
+        return sorted(changed)
+
+    def _planned(self, item: Item, marks: Sequence[Mark]) -> _Back | None:
+        """Give what an item goes back to; None where it is not to be touched."""
+        session = self._command.session_id
+        if session and item.payload.source.session_id != session:
+            return None
+        if not self._whole and not (access.readable(self._scope, item) and self._scope.may_write(item.path)):
+            return None
+        earlier = before_last(marks, self._command.undoes) if marks else None
+        return None if earlier is None else _Back(item, earlier)
+
+    async def _apply_derived(self, backs: Sequence[_Back]) -> None:
+        """Bring back what was made from others, sources first; one without its source stays as it is."""
+        rest = list(backs)
+        while rest:
+            held = await self._work.derivations.held_back([back.before for back in rest])
+            ready = [back for back in rest if back.before.id not in held or back.earlier.revision == 0]
+            if not ready:
+                return
+            await self._apply(ready)
+            names = {back.before.id for back in ready}
+            rest = [back for back in rest if back.before.id not in names]
+
+    async def _apply(self, backs: Sequence[_Back]) -> None:
+        for batch in _batches(backs, _BATCH):
+            same = [back for back in batch if back.earlier.revision in (0, back.before.revision)]
+            await self._move(same)
+            await self._revise([back for back in batch if back.earlier.revision not in (0, back.before.revision)])
+
+    async def _move(self, backs: Sequence[_Back]) -> None:
+        """Forget what was not there, and change the state of what is still the same revision."""
+        gone, back_again = [], []
+        for back in backs:
+            forgotten = back.earlier.revision == 0 or back.earlier.state is State.FORGOTTEN
+            if forgotten and back.before.state is not State.FORGOTTEN:
+                gone.append(back.before)
+            elif not forgotten and back.before.state is State.FORGOTTEN:
+                back_again.append(back.before)
+        if gone:
+            await self._work.items.set_state(gone, State.FORGOTTEN, Cause.ROLLBACK)
+            self._changes += [SourceChange(before=item, after=None) for item in gone]
+            self._result.forgotten_count += len(gone)
+        if back_again:
+            await self._work.items.set_state(back_again, State.ACTIVE, Cause.ROLLBACK)
+            self._changes += [SourceChange(before=item, after=item) for item in back_again]
+            self._result.restored_count += len(back_again)
+
+    async def _revise(self, backs: Sequence[_Back]) -> None:
+        """Make new revisions that equal earlier ones."""
+        named = {back.before.id: back.earlier.revision for back in backs}
+        formers = await self._work.history.revisions(named)
+        vectors = await self._work.history.vectors(named)
+        revised: list[Revised] = []
+        for back in backs:
+            former = formers.get(back.before.id)
+            if former is None:
+                continue  # its key is destroyed
+            if back.earlier.state is not None:
+                item = replace(former.item, state=back.earlier.state)
+                former = Former(item=item, forgotten_from=back.earlier.forgotten_from)
+            after = given_back(back.before, former.item, self._now)
+            self._check(back.before, after)
+            change = again(self._parts, back.before, after, vectors.get(after.id))
+            revised.append(replace(change, forgotten_from=former.forgotten_from))
+            self._count(back.before, after)
+        await self._work.items.revise(revised, Cause.ROLLBACK)
+        for change in revised:
+            gone = change.after.item.state is State.FORGOTTEN
+            self._changes.append(SourceChange(before=change.before, after=None if gone else change.after.item))
+
+    def _count(self, before: Item, after: Item) -> None:
+        was, away = before.state is State.FORGOTTEN, after.state is State.FORGOTTEN
+        if was is away:
+            self._result.reverted_count += 1
+        elif away:
+            self._result.forgotten_count += 1
+        else:
+            self._result.restored_count += 1
+
+    def _check(self, before: Item, after: Item) -> None:
+        """Refuse to open an item to more readers, or to write where the caller's token does not reach."""
+        if self._whole:
+            return
+        if wider(before, after):
+            raise WideningForbidden(metadata={"id": before.id})
+        if not self._scope.may_write(after.path):
+            raise PathNotAllowed
+
+
+def _batches(values: Sequence[V], size: int) -> Iterator[Sequence[V]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
