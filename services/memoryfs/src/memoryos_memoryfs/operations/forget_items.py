@@ -67,6 +67,8 @@ async def restore_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
         for item in items:
             if item.state is not State.FORGOTTEN:
                 raise ItemStateForbids(metadata={"id": item.id, "state": item.state.name})
+        for item_id in sorted(await work.derivations.held_back(items)):
+            raise ItemStateForbids("A source of the item is forgotten or erased.", metadata={"id": item_id})
         await work.items.set_state(items, State.ACTIVE, Cause.RESTORE)
         return await _finish(work, _RESTORE, command, len(items))
 
