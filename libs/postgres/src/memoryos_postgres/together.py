@@ -28,6 +28,7 @@ Params = Sequence[Any] | Mapping[str, Any] | None
 PREPARED_MAX: Final = 1_000
 """Statements prepared on one connection; further ones are parsed each time."""
 
+_CHUNK_BYTES: Final = 256 * 1024
 _PLACEHOLDER: Final = re.compile(rb"%(?:\((\w+)\))?([sbt%])")
 _FORMATS: Final = {b"s": PyFormat.AUTO, b"b": PyFormat.BINARY, b"t": PyFormat.TEXT}
 _Key = tuple[bytes, tuple[int, ...]]
@@ -121,6 +122,16 @@ async def run_together(connection: AsyncConnection[Any], statements: Sequence[St
     return [results[place] for place in wanted]
 
 
+async def copy_whole(connection: AsyncConnection[Any], query: str, stream: bytes) -> int:
+    """Run COPY … FROM STDIN with all of its data at hand; give the number of rows."""
+    pgconn = connection.pgconn
+    pgconn.send_query_params(query.encode(), None)
+    result = await connection.wait(_copying(pgconn, stream))
+    if result.status != ExecStatus.COMMAND_OK:
+        raise error_from_result(result, encoding="utf-8")
+    return result.command_tuples or 0
+
+
 def rows_of(connection: AsyncConnection[Any], result: PGresult) -> list[dict[str, Any]]:
     """Give the rows of a result by name."""
     count = result.ntuples
@@ -163,17 +174,43 @@ def _dumped(
     return dumped, transformer.types or (), transformer.formats
 
 
-def _exchange(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """Send what is waiting, and read results up to the end of the pipeline."""
+def _flushed(pgconn: PGconn) -> PQGen[None]:
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:
             pgconn.consume_input()
+
+
+def _next(pgconn: PGconn) -> PQGen[PGresult | None]:
+    while pgconn.is_busy():
+        yield Wait.R
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def _copying(pgconn: PGconn, stream: bytes) -> PQGen[PGresult]:
+    """Send a COPY and its data; give the result that says how it ended."""
+    yield from _flushed(pgconn)
+    last = yield from _next(pgconn)
+    if last is not None and last.status == ExecStatus.COPY_IN:
+        for start in range(0, len(stream), _CHUNK_BYTES):
+            pgconn.put_copy_data(stream[start : start + _CHUNK_BYTES])
+            yield from _flushed(pgconn)
+        pgconn.put_copy_end()
+        yield from _flushed(pgconn)
+        last = yield from _next(pgconn)
+    if last is None:
+        raise OperationalError("the connection was lost")
+    while (yield from _next(pgconn)) is not None:
+        pass
+    return last
+
+
+def _exchange(pgconn: PGconn) -> PQGen[list[PGresult]]:
+    """Send what is waiting, and read results up to the end of the pipeline."""
+    yield from _flushed(pgconn)
     results: list[PGresult] = []
     while True:
-        while pgconn.is_busy():
-            yield Wait.R
-            pgconn.consume_input()
-        result = pgconn.get_result()
+        result = yield from _next(pgconn)
         if result is None:
             if pgconn.status != ConnStatus.OK:
                 raise OperationalError("the connection was lost")

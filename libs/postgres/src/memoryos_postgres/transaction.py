@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from memoryos_postgres.errors import translated
-from memoryos_postgres.together import Params, Statement, rows_of, run_together
+from memoryos_postgres.together import Params, Statement, copy_whole, rows_of, run_together
 
 Row = dict[str, Any]
 _BEGIN: Final = Statement("BEGIN")
@@ -126,6 +126,12 @@ class Tx:
             await self._begin()
             async with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
                 yield copy
+
+    async def copy_whole(self, query: str, stream: bytes) -> int:
+        """COPY … FROM STDIN (FORMAT binary) of rows at hand (see copy_binary); gives their number."""
+        with translated():
+            await self._begin()
+            return await copy_whole(self._connection, query, stream)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:

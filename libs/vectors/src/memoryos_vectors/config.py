@@ -22,7 +22,7 @@ class PgVectorSection(Section):
         default=32,
         ge=0,
         le=32,
-        description="Such indexes at most, as each adds to the time of every plan; further tenants keep the exact scan.",
+        description="Such indexes at most: each adds to the time of every plan. Further tenants keep the exact scan.",
     )
     exact_below: int = Field(
         default=5_000, ge=0, description="Fewer matching rows than this are compared one by one, whatever the tenant."

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from numpy.typing import NDArray
 from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
@@ -25,6 +26,15 @@ class HalfVec:
 
     def __init__(self, vector: Vector) -> None:
         self.wire = struct.pack(">hh", vector.shape[0], 0) + vector.astype(">f2").tobytes()
+
+
+def halfvec_fields(matrix: NDArray[np.float32]) -> list[bytes]:
+    """Give each row as a field of a binary COPY: length and wire form."""
+    count, length = matrix.shape
+    rows = np.zeros(count, dtype=[("bytes", ">i4"), ("length", ">i2"), ("zero", ">i2"), ("numbers", ">f2", (length,))])
+    rows["bytes"], rows["length"], rows["numbers"] = 4 + 2 * length, length, matrix
+    wire, size = rows.tobytes(), rows.itemsize
+    return [wire[start : start + size] for start in range(0, len(wire), size)]
 
 
 class _HalfVecDumper(Dumper):

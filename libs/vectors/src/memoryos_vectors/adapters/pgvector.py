@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from memoryos_postgres import queries
+import numpy as np
+from memoryos_postgres import copy_binary, queries
 from memoryos_postgres.transaction import Tx
+from numpy.typing import NDArray
 
 from memoryos_vectors.adapters.pgvector_routes import FEW, AnnRoutes
-from memoryos_vectors.halfvec import HalfVec, read_halfvec
+from memoryos_vectors.halfvec import HalfVec, halfvec_fields, read_halfvec
 from memoryos_vectors.models import IndexedModels, newest
 from memoryos_vectors.ports import (
     Exactness,
@@ -37,7 +39,6 @@ _COPY_MIN = 8
 """COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
 _TIES = 16
 """Entries asked beyond the limit: the index gives equal scores in any order, and near ones not quite in order."""
-_COPY_TYPES = ("text", "text", "int8", "text", "int4", "int4[]", "int2")
 
 
 class PgVectorIndex:
@@ -54,11 +55,12 @@ class PgVectorIndex:
         entries = newest(entries)
         if not entries:
             return
-        self._models.check(model_id, [entry.vector for entry in entries])
+        matrix = self._models.check(model_id, [entry.vector for entry in entries])
+        if fresh and len(entries) >= _COPY_MIN:
+            await self._tx.copy_whole(_QUERIES["copy"], _stream(tenant, model_id, entries, matrix))
+            return
         rows = [_row(tenant, model_id, entry) for entry in entries]
-        if fresh and len(rows) >= _COPY_MIN:
-            await self._copy(rows)
-        elif fresh:
+        if fresh:
             for row in rows:
                 self._tx.defer(_QUERIES["insert"], row)  # travels with COMMIT
         else:
@@ -134,14 +136,25 @@ class PgVectorIndex:
         )
         return {row["item_id"]: read_halfvec(row["vec"]) for row in rows}
 
-    async def _copy(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        async with self._tx.copy(_QUERIES["copy"]) as copy:
-            copy.set_types((*_COPY_TYPES, "bytea"))  # bytea: the wire form is written as it is
-            for row in rows:
-                await copy.write_row((*(row[name] for name in _COLUMNS), row["vec"].wire))
 
-
-_COLUMNS = ("tenant", "item_id", "revision", "model_id", "path_id", "acl", "tier")
+def _stream(tenant: str, model_id: str, entries: Sequence[VectorEntry], matrix: NDArray[np.float32]) -> bytes:
+    """Give the rows of item_vectors as one binary COPY."""
+    of_tenant, of_model = copy_binary.text(tenant), copy_binary.text(model_id)
+    vectors = halfvec_fields(matrix)
+    rows = (
+        (
+            of_tenant,
+            copy_binary.text(entry.item_id),
+            copy_binary.int8(entry.revision),
+            of_model,
+            copy_binary.int4(entry.path_id),
+            copy_binary.int4s(entry.acl),
+            copy_binary.int2(_TIERS[entry.tier]),
+            vector,
+        )
+        for entry, vector in zip(entries, vectors, strict=True)
+    )
+    return copy_binary.whole(rows, fields=8)
 
 
 def _row(tenant: str, model_id: str, entry: VectorEntry) -> dict[str, Any]:
