@@ -9,6 +9,7 @@ import grpc
 import pytest
 from memoryos.memoryfs.v1 import filter_pb2, item_pb2, lifecycle_pb2, memoryfs_pb2
 from memoryos_core.clock import SystemClock
+from memoryos_memoryfs.operations import forget_matching
 
 ABORTED = grpc.StatusCode.ABORTED
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -99,17 +100,19 @@ class Later(SystemClock):
         return super().now() + self.shift
 
 
-async def test_a_preview_ends_after_an_hour(start_service):
+async def test_a_preview_ends(start_service, monkeypatch):
+    assert forget_matching.PREVIEW_LIFE == timedelta(hours=1)
+    monkeypatch.setattr(forget_matching, "PREVIEW_LIFE", timedelta(minutes=10))  # tokens of tests live an hour
     clock = Later()
     alice = (await start_service(clock=clock)).caller("alice")
     await alice.write("one")
     token = (await forget(alice, preview=True)).preview_token
-    clock.shift = timedelta(minutes=59)
+    clock.shift = timedelta(minutes=9)
     retry = lifecycle_pb2.ForgetRequest(
         path=alice.path, request_id="again", filter=filter_pb2.Filter(), preview_token=token
     )
     assert (await alice.call("Forget", retry)).forgotten_count == 1
-    clock.shift = timedelta(minutes=61)
+    clock.shift = timedelta(minutes=11)
     assert (await alice.call("Forget", retry)).forgotten_count == 1  # the answer of before
     assert await code_of(forget(alice, preview_token=token)) is ABORTED
 

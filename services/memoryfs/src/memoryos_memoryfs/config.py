@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from memoryos_core.config import Section
+from memoryos_core.config import ConfigPath, Section
 from pydantic import Field
 
 from memoryos_memoryfs.domain.gate import GATE
@@ -46,6 +46,12 @@ class MemoryFSSection(Section):
         le=2000,
         description="Candidates that each arm of recall gives to the fusion; 20 change no answer of the evaluation.",
     )
+    history_days: int = Field(
+        default=3650,
+        ge=1,
+        le=36_500,
+        description="How far back Read goes with as_of; an earlier instant is HISTORY_GONE.",
+    )
     embed_poll_s: float = Field(
         default=1.0, gt=0, le=60, description="How often the due queue of vectors is looked at."
     )
@@ -53,7 +59,17 @@ class MemoryFSSection(Section):
     embed_attempts_max: int = Field(
         default=8, ge=1, le=100, description="Tries before an item is left without a vector and reported."
     )
+    receipt_key_file: ConfigPath | None = Field(
+        default=None,
+        description="Private key (PEM, Ed25519) that signs receipts of Purge; without one Purge is refused.",
+    )
     upkeep_s: float = Field(
         default=5.0, gt=0, le=3600, description="How often hits are counted and index rows of expired items removed."
+    )
+    lifecycle_s: float = Field(
+        default=3600.0,
+        gt=0,
+        le=86_400,
+        description="How often each tenant's unused items are made cold, and its retention and budgets looked after.",
     )
     embed_retry_s: float = Field(default=2.0, gt=0, le=3600, description="Wait after the first failed try; doubles.")

@@ -73,3 +73,43 @@ class OwnItems(Protocol):
 
         Active, superseded and candidates, hot and cold; only in revisions that `view` saw.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepRun:
+    """What the upkeep of one tenant did."""
+
+    duration_s: float
+    cold_count: int
+    expired_count: int
+    evicted_count: int
+    reason: str
+    """Why it failed; empty when it did not."""
+
+
+class LifecycleUpkeep(Protocol):
+    """Work that no caller asks for. Queues hold names only; every change is made in a transaction of one tenant."""
+
+    async def enlist(self) -> None:
+        """Make sure that every tenant with items is in the queue."""
+
+    async def claim(self, every_s: float) -> str | None:
+        """Give a tenant that is due, None without one; it is due again `every_s` later."""
+
+    async def end(self, tenant: str, run: UpkeepRun) -> None:
+        """Keep what a run did, for operators to see."""
+
+    async def cool(self, tenant: str, now: datetime) -> int:
+        """Make items cold that were not used within the hot window of their path; give their number, 0 at the end."""
+
+    async def expire(self, tenant: str, now: datetime) -> int:
+        """Forget items older than the retention of their path (Cause.EXPIRE); give their number, 0 at the end."""
+
+    async def budgets(self, tenant: str) -> Sequence[tuple[bytes, int]]:
+        """Give the subtrees with a budget, as keys of paths, and how many active items each keeps."""
+
+    async def evict(self, tenant: str, key: bytes, keep_max: int, now: datetime) -> int:
+        """Forget what a subtree holds beyond its budget (Cause.EVICT); give the number, 0 at the end.
+
+        The least important go first, of these the least used, of these the oldest; pinned items last.
+        """

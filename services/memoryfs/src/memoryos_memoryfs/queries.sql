@@ -163,6 +163,7 @@ VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)s::int4[], %(create_time)s, 
     %(counts)s::int2[], %(length)s, %(session_hash)s);
 
 -- name: delete_tokens
+WITH cold AS (DELETE FROM memoryfs.cold_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]))
 DELETE FROM memoryfs.item_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
 
 -- name: park_vectors
@@ -252,10 +253,18 @@ WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 
 -- name: sweep_expired
 -- An update that lets an item live longer replaces its row, which this statement then no longer finds.
-DELETE FROM memoryfs.item_tokens WHERE (tenant, item_id) IN (
-    SELECT tenant, item_id FROM memoryfs.item_tokens WHERE expire_time <= %(now)s LIMIT %(limit)s
-) AND expire_time <= %(now)s
-RETURNING tenant, item_id;
+WITH hot AS (
+    DELETE FROM memoryfs.item_tokens WHERE (tenant, item_id) IN (
+        SELECT tenant, item_id FROM memoryfs.item_tokens WHERE expire_time <= %(now)s LIMIT %(limit)s
+    ) AND expire_time <= %(now)s
+    RETURNING tenant, item_id
+), cold AS (
+    DELETE FROM memoryfs.cold_tokens WHERE (tenant, item_id) IN (
+        SELECT tenant, item_id FROM memoryfs.cold_tokens WHERE expire_time <= %(now)s LIMIT %(limit)s
+    ) AND expire_time <= %(now)s
+    RETURNING tenant, item_id
+)
+SELECT tenant, item_id FROM hot UNION ALL SELECT tenant, item_id FROM cold;
 
 -- name: note_access
 INSERT INTO memoryfs.item_access (tenant, item_id, hits, last_time)

@@ -6,34 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memoryos_postgres import queries
+from memoryos_postgres import copy_binary, queries
 from memoryos_vectors.halfvec import HalfVec, read_halfvec
+from memoryos_vectors.ports import Tier as VectorTier
 from memoryos_vectors.ports import VectorEntry
 
-from memoryos_memoryfs.adapters.array_params import INT2_OID, INT8_OID, array_wire, integers_literal
+from memoryos_memoryfs.adapters.array_params import INT2_OID, INT8_OID, array_fields, integers_literal
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.domain.items import EmbedState, Item, State
+from memoryos_memoryfs.domain.items import EmbedState, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, session_hash
 from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.ports import Vector, Written
 
 _QUERIES = queries.load("memoryos_memoryfs")
+_TIERS = queries.load("memoryos_memoryfs", "upkeep.sql")
 _COPY_MIN: Final = 8
 """COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
-# bytea: the wire form of the arrays is written as it is
-_TOKEN_TYPES: Final = ("text", "text", "int4", "int4[]", "timestamptz", "timestamptz", "bytea", "bytea", "int4", "int8")
-_TOKEN_COLUMNS: Final = (
-    "tenant",
-    "item_id",
-    "path_id",
-    "acl",
-    "create_time",
-    "expire_time",
-    "hashes",
-    "counts",
-    "length",
-    "session_hash",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +50,9 @@ class IndexRows:
         active = [written for written in items if written.item.state is State.ACTIVE]
         entries = await self._entries(active)
         await self._put_tokens(entries)
+        cold = [w.item.id for w in active if w.item.tier is Tier.COLD]
+        if cold:  # their words go where only those look who ask for cold items
+            self._tx.defer(_TIERS["cool_tokens"], {"tenant": self._tenant, "ids": cold})
         await self._put_vectors(entries, fresh=fresh)
         lost = [w.item.id for w in active if w.vector is None and w.item.embed_state is EmbedState.DONE]
         if lost:
@@ -154,21 +145,11 @@ class IndexRows:
             for entry in entries
         ]
         if len(rows) >= _COPY_MIN:
-            await self._copy_tokens(rows)
+            await self._tx.copy_whole(_QUERIES["copy_tokens"], _token_stream(rows))
         else:
             for row in rows:
                 literals = {name: integers_literal(row[name]) for name in ("acl", "hashes", "counts")}
                 self._tx.defer(_QUERIES["insert_tokens"], {**row, **literals})  # travels with COMMIT
-
-    async def _copy_tokens(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        async with self._tx.copy(_QUERIES["copy_tokens"]) as copy:
-            copy.set_types(_TOKEN_TYPES)
-            for row in rows:
-                wire = {
-                    "hashes": array_wire(INT8_OID, row["hashes"]),
-                    "counts": array_wire(INT2_OID, row["counts"]),
-                }
-                await copy.write_row(tuple(wire[name] if name in wire else row[name] for name in _TOKEN_COLUMNS))
 
     async def _enqueue(self, items: Sequence[Item]) -> None:
         if items:
@@ -201,7 +182,41 @@ class IndexRows:
         return {row["item_id"]: read_halfvec(row["vec"]) for row in rows}
 
 
+_TIER_OF: Final = {Tier.HOT: VectorTier.HOT, Tier.COLD: VectorTier.COLD}
+
+
 def _vector_entry(entry: _Entry, vector: Vector | None) -> VectorEntry:
     assert vector is not None
     item = entry.written.item
-    return VectorEntry(item_id=item.id, revision=item.revision, path_id=entry.path_id, acl=entry.acl, vector=vector)
+    return VectorEntry(
+        item_id=item.id,
+        revision=item.revision,
+        path_id=entry.path_id,
+        acl=entry.acl,
+        vector=vector,
+        tier=_TIER_OF[item.tier],
+    )
+
+
+def _token_stream(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Give the rows of item_tokens as one binary COPY."""
+    hashes = array_fields(INT8_OID, [row["hashes"] for row in rows])
+    counts = array_fields(INT2_OID, [row["counts"] for row in rows])
+    return copy_binary.whole(
+        (
+            (
+                copy_binary.text(row["tenant"]),
+                copy_binary.text(row["item_id"]),
+                copy_binary.int4(row["path_id"]),
+                copy_binary.int4s(tuple(row["acl"])),
+                copy_binary.timestamptz(row["create_time"]),
+                copy_binary.timestamptz(row["expire_time"]),
+                hashed,
+                counted,
+                copy_binary.int4(row["length"]),
+                copy_binary.NULL if row["session_hash"] is None else copy_binary.int8(row["session_hash"]),
+            )
+            for row, hashed, counted in zip(rows, hashes, counts, strict=True)
+        ),
+        fields=10,
+    )

@@ -39,21 +39,22 @@ class PgRecall:
     async def within(self, look: Look) -> Within:
         """See `RecallIndex.within`."""
         place = await place_of(self._session, *look.paths)
-        within = self._within(place)
+        within = self._within(place, look)
         return within if look.plain else await self._narrowed(within, place, look)
 
     async def readable(self, look: Look) -> Within:
         """See `RecallIndex.readable`."""
         place = await place_of(self._session, *look.paths)
-        return await self._narrowed(self._within(place), place, look)
+        return await self._narrowed(self._within(place, look), place, look)
 
-    def _within(self, place: Place) -> Within:
+    def _within(self, place: Place, look: Look) -> Within:
         return Within(
             scope=self._session.scope,
             reader_ids=frozenset(place.reader_ids),
             path_ids=frozenset(place.path_ids),
             ids=None,
             pending=place.pending,
+            include_cold=look.include_cold,
         )
 
     async def _narrowed(self, within: Within, place: Place, look: Look) -> Within:
@@ -71,6 +72,7 @@ class PgRecall:
                 limit=limit,
                 path_ids=within.path_ids,
                 allowed_ids=within.ids,
+                include_cold=within.include_cold,
                 score_ids=tuple(named),
             ),
         )
@@ -94,10 +96,10 @@ class PgRecall:
             dict(zip(hashes.of(keys, part), part.values(), strict=True)) for part in (words.whole, words.last) if part
         ]
         if any(len(text) > QUERY_WORDS_MAX for text in texts):
-            texts = await self._rarest(texts, conditions, params)
+            texts = await self._rarest(texts, _statement("lexical_frequencies", within, conditions), params)
         asked = list(dict.fromkeys(number for text in texts for number in text))
         held = await self._session.tx.fetch_one(
-            _QUERIES["lexical"].replace("/*conditions*/", conditions),
+            _statement("lexical", within, conditions),
             {**params, "hashes": asked, "limit": MATCHED_MAX + 1},
             binary=True,
         )
@@ -146,10 +148,9 @@ class PgRecall:
         return found
 
     async def _rarest(
-        self, texts: Sequence[Mapping[int, int]], conditions: str, params: Mapping[str, Any]
+        self, texts: Sequence[Mapping[int, int]], query: str, params: Mapping[str, Any]
     ) -> list[dict[int, int]]:
         """Give of each text the QUERY_WORDS_MAX rarest of its words that occur in scope."""
-        query = _QUERIES["lexical_frequencies"].replace("/*conditions*/", conditions)
         hashes = list(dict.fromkeys(number for text in texts for number in text))
         rows = await self._session.tx.fetch_all(query, {**params, "hashes": hashes}, binary=True)
         rows.sort(key=lambda row: (row["frequency"], row["hash"]))
@@ -171,6 +172,12 @@ class PgRecall:
             return params, ""
         params["ids"] = sorted(within.ids)
         return params, "\n    AND item_id = ANY (%(ids)s::text[])"
+
+
+def _statement(name: str, within: Within, conditions: str) -> str:
+    """Give a lexical statement; words of cold items stand in a table of their own."""
+    query = _QUERIES[name].replace("/*conditions*/", conditions)
+    return query.replace("memoryfs.item_tokens", "memoryfs.all_tokens") if within.include_cold else query
 
 
 def _best(ids: Sequence[str], shares: Floats, limit: int) -> tuple[str, ...]:

@@ -13,7 +13,11 @@ from memoryos_postgres import Database, queries
 from memoryos_vectors.adapters.pgvector import PgVectorIndex
 from memoryos_vectors.models import IndexedModels
 
+from memoryos_memoryfs.adapters.pg_tiers import move_tier
+from memoryos_memoryfs.domain.items import Tier
+
 _QUERIES = queries.load("memoryos_memoryfs")
+_TIERS = queries.load("memoryos_memoryfs", "upkeep.sql")
 NOTED_MAX: Final = 50_000
 """Items whose hits wait to be counted; further ones are not counted: statistics, not truth."""
 SWEPT_MAX: Final = 1_000
@@ -39,7 +43,7 @@ class PgUpkeep:
         return any((tenant, item_id) in self._hits or (tenant, item_id) in self._flushing for item_id in ids)
 
     async def flush(self) -> None:
-        """Write the counts down."""
+        """Write the counts down; what was cold is hot again by its use."""
         hits, self._hits = self._hits, Counter()
         self._flushing = hits
         for tenant, group in groupby(sorted(hits.items()), key=lambda entry: entry[0][0]):
@@ -49,6 +53,10 @@ class PgUpkeep:
                     _QUERIES["note_access"],
                     {"tenant": tenant, "ids": list(counts), "hits": list(counts.values())},
                 )
+                cold = await tx.fetch_all(_TIERS["cold_among"], {"tenant": tenant, "ids": list(counts)})
+            if cold:
+                async with self._database.upkeep(tenant) as tx:
+                    await move_tier(tx, tenant, [row["item_id"] for row in cold], Tier.HOT)
         self._flushing = Counter()
 
     async def sweep(self, now: datetime) -> int:

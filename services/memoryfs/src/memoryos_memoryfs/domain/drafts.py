@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+import numpy as np
 from memoryos_core.errors import InvalidField
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain import access, gate
 from memoryos_memoryfs.domain.instructions import instruction_like
@@ -61,7 +63,7 @@ class Draft:
     event_key: EventKey | None
     pinned: bool
     embedding_model: str
-    embedding: Sequence[float] | None
+    embedding: Sequence[float] | NDArray[np.float32] | None
 
     def sets(self, field: str) -> bool:
         """Tell whether this draft gives `field` a value (for a new item: whether it is not the default)."""
@@ -220,6 +222,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         valid_from=valid_from,
         valid_to=valid_to,
         update_time=at.now,
+        tier=Tier.HOT,
         expire_time=_next_expiry(before, draft, state, at.now),
         revision=revision,
         etag=etag_of(before.id, revision, at.now),

@@ -9,7 +9,7 @@ from typing import Final
 
 from memoryos_memoryfs.domain import gate
 from memoryos_memoryfs.domain.drafts import etag_of
-from memoryos_memoryfs.domain.items import Flag, Item, Source, State
+from memoryos_memoryfs.domain.items import Flag, Item, Source, State, Tier
 
 SourceKey = tuple[str, ...]
 """One thing that can be pointed at: a message, a page of a document, a tool call."""
@@ -74,6 +74,6 @@ def disputed(item: Item, now: datetime) -> Item:
 
 
 def next_revision(before: Item, changed: Item, now: datetime) -> Item:
-    """Give `changed` as the revision after `before`."""
+    """Give `changed` as the revision after `before`; who speaks of an item uses it, so it is hot."""
     revision = before.revision + 1
-    return replace(changed, revision=revision, etag=etag_of(before.id, revision, now), update_time=now)
+    return replace(changed, tier=Tier.HOT, revision=revision, etag=etag_of(before.id, revision, now), update_time=now)

@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
-from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, ItemStateForbids
+from memoryos_memoryfs.errors import (
+    EtagMismatch,
+    EvidenceNotIndependent,
+    ItemNotFound,
+    ItemStateForbids,
+    PreviewStale,
+)
 from memoryos_memoryfs.parts import Parts
 
 
@@ -21,6 +27,6 @@ async def recorded(parts: Parts, rpc: str, scope: Scope, path: MemoryPath, ids: 
     """
     try:
         yield
-    except (ItemNotFound, ItemStateForbids, EtagMismatch) as error:
+    except (ItemNotFound, ItemStateForbids, EtagMismatch, EvidenceNotIndependent, PreviewStale) as error:
         await parts.trail.refused(rpc, scope, path, ids, error.reason)
         raise
