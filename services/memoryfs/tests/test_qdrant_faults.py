@@ -142,6 +142,25 @@ async def test_half_a_batch_or_twice_the_same_ends_as_the_truth(on_qdrant, fault
     assert set(await alice.read_ids("gear", top_k=50)) == set(ids[5:])
 
 
+async def test_a_change_made_while_its_item_is_copied_is_copied_after_it(on_qdrant, faulty):
+    alice, sending, go_on = on_qdrant.caller("alice"), asyncio.Event(), asyncio.Event()
+    replace = faulty.inner.replace
+
+    async def slow(*args) -> None:
+        sending.set()
+        await go_on.wait()
+        await replace(*args)
+
+    faulty.inner.replace = slow
+    item = await alice.write("first")
+    await sending.wait()
+    await alice.update(item, content="second")  # does not wait for the copier
+    go_on.set()
+    await copied(on_qdrant)
+    kept = await faulty.inner.kept("acme", on_qdrant.embedder.model_id, [item])
+    assert kept[item].revision == 2
+
+
 async def test_a_lost_answer_is_asked_again(on_qdrant, faulty):
     alice = on_qdrant.caller("alice")
     faulty.lost_answers = 2
