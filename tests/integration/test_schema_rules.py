@@ -7,7 +7,6 @@ pytestmark = pytest.mark.integration
 
 # Derived indexes and due-queues: they hold ids and take the tenant as an argument (DESIGN §2).
 WITHOUT_ROW_SECURITY = (
-    "core.due_jobs",
     "harness.due_tasks",
     "memoryfs.index_outbox",
     "memoryfs.item_access",
@@ -17,6 +16,8 @@ WITHOUT_ROW_SECURITY = (
     "memoryfs.parked_vectors",
     "memoryfs.vector_indexes",
     "memoryfs.revision_vectors",
+    "memoryfs.due_bindings",
+    "memoryfs.working_items",
     "toolgateway.dispatched",
 )
 

@@ -19,11 +19,13 @@ class Caller:
     identity: Identity
     service: str | None
     subject_token: str = field(repr=False)
+    bound: Scope | None = None
+    """The scope below what the service keeps (interceptor bound), where that is less than the token's."""
 
     @cached_property
     def scope(self) -> Scope:
         """The scope of storage calls made for this caller."""
-        return Scope.of(self.identity)
+        return self.bound or Scope.of(self.identity)
 
 
 class NoCaller(RuntimeError):

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Protocol
 
+from memoryos_core.scope import Scope
+
 from memoryos_grpc.call import IncomingCall
 from memoryos_grpc.caller import Caller
 
@@ -21,6 +23,13 @@ class Interceptor(Protocol):
 
     async def intercept(self, call: IncomingCall, proceed: Proceed) -> None:
         """Do the work around `proceed`."""
+
+
+class ScopeBound(Protocol):
+    """What a service keeps that narrows its callers beyond their tokens."""
+
+    async def narrow(self, scope: Scope) -> Scope:
+        """Give the scope itself, or one with less in it; never more."""
 
 
 class DenialKind(StrEnum):

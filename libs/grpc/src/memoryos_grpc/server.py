@@ -19,13 +19,14 @@ from memoryos_grpc.chain import Registry, find_methods, serving_handler
 from memoryos_grpc.config import GrpcSection
 from memoryos_grpc.interceptors.authenticate import Authenticate
 from memoryos_grpc.interceptors.authorise import Authorise
+from memoryos_grpc.interceptors.bound import Bound
 from memoryos_grpc.interceptors.deadline import Deadline
 from memoryos_grpc.interceptors.errors import Errors
 from memoryos_grpc.interceptors.share import Share
 from memoryos_grpc.interceptors.tracing import Tracing
 from memoryos_grpc.interceptors.validate import Validate
 from memoryos_grpc.methods import METHOD_RULES, MethodRule
-from memoryos_grpc.ports import AuditSink, Interceptor, LogAuditSink
+from memoryos_grpc.ports import AuditSink, Interceptor, LogAuditSink, ScopeBound
 
 Servicers = Sequence[tuple[Callable[[Any, Any], None], Any]]
 """Pairs of a generated add_…Servicer_to_server function and the servicer."""
@@ -51,6 +52,7 @@ class Server:
         config: GrpcSection,
         audit: AuditSink | None = None,
         clock: Clock | None = None,
+        bound: ScopeBound | None = None,
         rules: Mapping[str, MethodRule] = METHOD_RULES,
     ) -> None:
         """Raise NotServable when a method has no rule, no async handler or rules that cannot be checked."""
@@ -71,6 +73,8 @@ class Server:
             Share(config),
             Validate(method for method, _ in methods),
         ]
+        if bound is not None:
+            interceptors.append(Bound(bound))
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
         for method, handler in methods:
             by_name = self._handlers.setdefault(method.service, {})

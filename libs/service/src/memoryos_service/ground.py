@@ -15,6 +15,7 @@ from memoryos_core.keys import KeySet
 from memoryos_core.sections import IdentitySection, SealingSection
 from memoryos_core.tokens import TokenVerifier
 from memoryos_grpc.config import GrpcSection
+from memoryos_grpc.ports import ScopeBound
 from memoryos_grpc.server import Server
 from memoryos_postgres import Database, PostgresSection
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
@@ -38,8 +39,11 @@ class Ground:
     denials: DenialRecorder
     keyring: PostgresKeyRing
 
-    def server(self, servicers: Sequence[tuple[Any, Any]]) -> Server:
-        """Give the server of `servicers` (pairs of an add function and a servicer), not started yet."""
+    def server(self, servicers: Sequence[tuple[Any, Any]], *, bound: ScopeBound | None = None) -> Server:
+        """Give the server of `servicers` (pairs of an add function and a servicer), not started yet.
+
+        `bound`: what narrows callers beyond their tokens.
+        """
         keys = KeySet.load(self.config[IdentitySection].keys_file)
         return Server(
             self.service,
@@ -49,6 +53,7 @@ class Ground:
             config=self.config[GrpcSection],
             audit=self.denials,
             clock=self.clock,
+            bound=bound,
         )
 
 

@@ -13,6 +13,7 @@ from memoryos.jobs.v1 import jobs_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos_core.clock import Clock
 from memoryos_core.config import Config, ConfigError
+from memoryos_core.sections import PeersSection
 from memoryos_grpc.server import Server
 from memoryos_models.build import build_chat_model, build_embedder, build_reranker
 from memoryos_models.config import ModelsSection
@@ -32,6 +33,7 @@ from memoryos_vectors.ports import DerivedIndex
 from memoryos_vectors.qdrant_config import QdrantSection
 
 from memoryos_memoryfs.adapters.names import Names
+from memoryos_memoryfs.adapters.pg_bindings import BoundScopes, PgBindingQueue
 from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
 from memoryos_memoryfs.adapters.pg_feed import PgFeed
 from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
@@ -44,13 +46,16 @@ from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
 from memoryos_memoryfs.adapters.session import CopyReads, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
+from memoryos_memoryfs.binding_ports import BindingQueue
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
 from memoryos_memoryfs.domain.settings import PathSettings
+from memoryos_memoryfs.erasure_build import build_erasure
 from memoryos_memoryfs.index_ports import Backend, IndexParts
 from memoryos_memoryfs.job_handlers import handlers_of
 from memoryos_memoryfs.lifecycle_ports import LifecycleUpkeep
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
+from memoryos_memoryfs.operations.bind_paths import end_due_bindings
 from memoryos_memoryfs.operations.embed_pending import embed_pending
 from memoryos_memoryfs.operations.keep_lifecycle import keep_lifecycle
 from memoryos_memoryfs.parts import Parts, Reranking
@@ -60,6 +65,7 @@ from memoryos_memoryfs.servicers.jobs import JobsServicer
 
 SECTIONS = (
     *GROUND_SECTIONS,
+    PeersSection,
     PgVectorSection,
     QdrantSection,
     ModelsSection,
@@ -127,12 +133,15 @@ async def running(
             ),
             inspector=PgInspector(database, shared),
             reranking=_reranking(config[ModelsSection], stack),
+            jobs=jobs,
+            erasure=build_erasure(ground, shared, stack),
         )
         server = ground.server(
             [
                 (memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, MemoryFSServicer(parts)),
                 (jobs_pb2_grpc.add_JobsServicer_to_server, JobsServicer(jobs)),
-            ]
+            ],
+            bound=BoundScopes(database, shared),
         )
         tracer = ground.telemetry.tracer(SERVICE)
         runner = JobRunner(
@@ -145,6 +154,7 @@ async def running(
             asyncio.create_task(runner.run_forever()),
             asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section)),
             asyncio.create_task(_keep_up(upkeep, clock, section.upkeep_s)),
+            asyncio.create_task(_end_bindings(parts, PgBindingQueue(database))),
             asyncio.create_task(_keep_lifecycle(PgLifecycle(database, shared), clock, section)),
         ]
         if copy is not None:
@@ -231,6 +241,18 @@ async def _keep_lifecycle(upkeep: LifecycleUpkeep, clock: Clock, section: Memory
             await keep_lifecycle(upkeep, clock, section.lifecycle_s)
         except Exception:
             _log.exception("the upkeep of the lifecycle failed")
+
+
+async def _end_bindings(parts: Parts, queue: BindingQueue) -> None:
+    """End bindings whose time is over, again and again."""
+    while True:
+        try:
+            done = await end_due_bindings(parts, queue)
+        except Exception:
+            _log.exception("a binding cannot be ended")
+            done = 0
+        if not done:
+            await asyncio.sleep(parts.section.bindings_poll_s)
 
 
 async def _keep_up(upkeep: PgUpkeep, clock: Clock, every_s: float) -> None:

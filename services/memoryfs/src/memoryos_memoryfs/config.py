@@ -72,4 +72,7 @@ class MemoryFSSection(Section):
         le=86_400,
         description="How often each tenant's unused items are made cold, and its retention and budgets looked after.",
     )
+    bindings_poll_s: float = Field(
+        default=5.0, gt=0, le=3600, description="How often bindings whose time is over are looked for."
+    )
     embed_retry_s: float = Field(default=2.0, gt=0, le=3600, description="Wait after the first failed try; doubles.")

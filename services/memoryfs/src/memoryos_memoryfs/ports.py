@@ -17,6 +17,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from numpy.typing import NDArray
 
+from memoryos_memoryfs.binding_ports import Bindings
 from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
@@ -25,6 +26,7 @@ from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
 from memoryos_memoryfs.index_ports import BackendState
 from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
 from memoryos_memoryfs.namespace_ports import Places, Settings
+from memoryos_memoryfs.read_ports import Scans
 from memoryos_memoryfs.transfer_ports import PastRows
 
 Vector = NDArray[np.float32]
@@ -88,6 +90,8 @@ class Within:
     """None: every item of the places; else only these."""
     pending: bool
     """An item there has no vector yet."""
+    include_cold: bool = False
+    """Cold items, too."""
     truncated: bool = False
     """More items pass the filter than one call looks at; these are the newest."""
 
@@ -139,8 +143,8 @@ class Journal(Protocol):
         `RequestAnswered` and keeps nothing.
         """
 
-    async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
-        """Keep the answer for 7 days."""
+    async def keep(self, rpc: str, request_id: str, answer: bytes, *, subject: str | None = None) -> None:
+        """Keep the answer for 7 days, sealed for the caller's user or for `subject`."""
 
     async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """Record the call, one row for all its ids; it commits with the transaction or refuses it."""
@@ -222,11 +226,19 @@ class RecallIndex(Protocol):
 class JobStarter(Protocol):
     """Long operations that begin with the commit."""
 
-    async def start(self, kind: str, asked: bytes) -> str:
+    async def start(self, kind: str, asked: bytes, *, subject: str | None = None) -> str:
         """Give the name of a new job of the caller; it runs under the caller's scope (job_handlers.py).
 
-        What was `asked` is kept sealed until the job ends.
+        What was `asked` is kept sealed until the job ends, under the key of the
+        caller's user or of another `subject`.
         """
+
+
+class Freezer(Protocol):
+    """Takes a person out of every read path with the commit."""
+
+    async def freeze(self, job_id: str, user: str) -> None:
+        """Hide everything of and about `user` until the purge job has ended."""
 
 
 class Work(Protocol):
@@ -257,12 +269,20 @@ class Work(Protocol):
         """What holds below paths."""
 
     @property
+    def bindings(self) -> Bindings:
+        """What bounds sessions, tasks and agents of the caller's user."""
+
+    @property
     def places(self) -> Places:
         """What lies below paths."""
 
     @property
     def jobs(self) -> JobStarter:
         """Long operations."""
+
+    @property
+    def erasing(self) -> Freezer:
+        """People who are being erased."""
 
     @property
     def backends(self) -> BackendState:
@@ -283,6 +303,10 @@ class Work(Protocol):
     @property
     def past(self) -> PastRows:
         """Earlier revisions that come from elsewhere."""
+
+    @property
+    def scans(self) -> Scans:
+        """What Read looks at beside both arms."""
 
 
 class Storage(Protocol):

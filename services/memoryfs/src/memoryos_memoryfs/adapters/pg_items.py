@@ -16,6 +16,7 @@ from memoryos_memoryfs.adapters.array_params import array_params
 from memoryos_memoryfs.adapters.item_rows import columns_of, item_of
 from memoryos_memoryfs.adapters.matching_ids import AFTER_ALL, matching_ids
 from memoryos_memoryfs.adapters.newest_ids import newest_ids
+from memoryos_memoryfs.adapters.pg_bindings import note_working
 from memoryos_memoryfs.adapters.pg_derivations import PgDerivations
 from memoryos_memoryfs.adapters.pg_index import IndexRows
 from memoryos_memoryfs.adapters.places import Place, place_of
@@ -53,6 +54,7 @@ class PgItems:
                 # travels with COMMIT
                 self._tx.defer(_QUERIES["insert_item"], {**dict(zip(columns, values, strict=True)), **stamp})
         await self._index.put(items, fresh=True)
+        await note_working(self._session, [written.item for written in items])
 
     async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
         """See `ItemStore.revise`."""
@@ -78,6 +80,7 @@ class PgItems:
             vector = kept.get(written.item.id) if change.keep_vector else written.vector
             after.append(Written(item=written.item, words=written.words, vector=vector))
         await self._index.put(after, fresh=True)
+        await note_working(self._session, [change.after.item for change in items])
 
     async def find(self, ids: Sequence[str]) -> dict[str, Item]:
         """See `ItemStore.find`."""

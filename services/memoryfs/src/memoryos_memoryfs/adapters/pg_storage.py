@@ -13,7 +13,9 @@ from memoryos_postgres import Database
 from memoryos_postgres.errors import ConstraintViolation
 from memoryos_postgres.idempotency import CLAIMED
 
+from memoryos_memoryfs.adapters.pg_bindings import PgBindings
 from memoryos_memoryfs.adapters.pg_claims import PgClaims
+from memoryos_memoryfs.adapters.pg_erasure import PgFreezer
 from memoryos_memoryfs.adapters.pg_history import PgHistory
 from memoryos_memoryfs.adapters.pg_index_outbox import TxBackends
 from memoryos_memoryfs.adapters.pg_items import PgItems
@@ -23,9 +25,11 @@ from memoryos_memoryfs.adapters.pg_own_items import PgOwnItems
 from memoryos_memoryfs.adapters.pg_past import PgPastRows
 from memoryos_memoryfs.adapters.pg_places import PgPlaces
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
+from memoryos_memoryfs.adapters.pg_scans import PgScans
 from memoryos_memoryfs.adapters.pg_settings import PgSettings
 from memoryos_memoryfs.adapters.pg_snapshots import PgSnapshots
 from memoryos_memoryfs.adapters.session import Session, Shared
+from memoryos_memoryfs.binding_ports import Bindings
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
@@ -35,7 +39,8 @@ from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
 from memoryos_memoryfs.index_ports import BackendState
 from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
 from memoryos_memoryfs.namespace_ports import Places, Settings
-from memoryos_memoryfs.ports import ItemStore, JobStarter, Journal, RecallIndex, RequestAnswered, Work
+from memoryos_memoryfs.ports import Freezer, ItemStore, JobStarter, Journal, RecallIndex, RequestAnswered, Work
+from memoryos_memoryfs.read_ports import Scans
 from memoryos_memoryfs.transfer_ports import PastRows
 
 _QUOTAS: Final = {"quota_items_max": "items_max", "quota_bytes_max": "bytes_max"}
@@ -53,12 +58,15 @@ class PgWork:
     own: OwnItems
     settings: Settings
     places: Places
+    bindings: Bindings
     jobs: JobStarter
+    erasing: Freezer
     history: History
     snapshots: Snapshots
     derivations: Derivations
     backends: BackendState
     past: PastRows
+    scans: Scans
 
 
 def work_of(session: Session) -> PgWork:
@@ -72,12 +80,15 @@ def work_of(session: Session) -> PgWork:
         PgOwnItems(session),
         PgSettings(session),
         PgPlaces(session, items),
+        PgBindings(session),
         PgJobs(session, session.shared.jobs),
+        PgFreezer(session),
         PgHistory(session, items),
         PgSnapshots(session),
         items.derivations,
         TxBackends(session.tx),
         PgPastRows(session, items),
+        PgScans(session, items),
     )
 
 

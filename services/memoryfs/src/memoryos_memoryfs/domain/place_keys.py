@@ -49,6 +49,11 @@ def subtree_end(start: bytes) -> bytes:
     return number.to_bytes(len(start), "big")
 
 
+def target_hash(key: bytes, kind: int, name: str) -> bytes:
+    """Give the keyed hash of a session, a task or an agent, as bindings and working items name it."""
+    return _keyed(key, b"memoryfs.target", f"{kind}/{name}", 16)
+
+
 def event_key_hash(key: bytes, event: EventKey) -> bytes:
     """Give the keyed hash under which items about the same event meet."""
     text = json.dumps([event.subject, event.scope, event.condition], ensure_ascii=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import grpc
 
@@ -11,30 +11,6 @@ from memoryos_memoryfs.servicers.calls import WithParts
 
 class UnbuiltServicer(WithParts):
     """Answers UNIMPLEMENTED."""
-
-    async def Bind(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Unbind(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def ListBindings(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Purge(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def GetReceipt(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
-
-    async def Explain(self, request: Any, context: grpc.aio.ServicerContext) -> Any:
-        """See the proto."""
-        await _unbuilt(context)
 
 
 async def _unbuilt(context: grpc.aio.ServicerContext) -> NoReturn:
