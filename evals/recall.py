@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _settings(backend: str, qdrant: str) -> tuple[str, ...]:
-    chosen = ("memoryfs.vector_backend=qdrant", f"qdrant.url={qdrant}") if backend == "qdrant" else ()
+    chosen = ("memoryfs.vector_backend=qdrant", f'qdrant.url="{qdrant}"') if backend == "qdrant" else ()
     return (*SETTINGS, *chosen)
 
 
