@@ -15,7 +15,7 @@ import grpc
 import psycopg
 import pytest
 import yaml
-from memoryos.memoryfs.v1 import memoryfs_pb2, transfer_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, lifecycle_pb2, memoryfs_pb2, transfer_pb2
 from memoryos_core.tokens import Identity
 from memoryos_testing import run_until_crash
 
@@ -210,3 +210,41 @@ async def test_an_import_killed_before_its_commit_kept_nothing_and_a_retry_keeps
         items = (await caller.list(page_size=100)).items
         assert sorted(item.content for item in items) == sorted(f"exported {n}" for n in range(12))
         assert {item.revision for item in items} == {3}
+
+
+async def test_a_judgement_killed_before_its_commit_leaves_the_candidate(process):
+    async with process.running() as caller:
+        (first,) = await caller.write_entries([memoryfs_pb2.WriteEntry(content="doubtful", confidence=0.5)])
+    request = lifecycle_pb2.PromoteRequest(path=PATH, id=first.id, request_id="promote")
+
+    async def drive(caller) -> None:
+        await caller.call("Promote", request)
+
+    await process.crash_at("memoryfs.judge.before_commit", drive)
+    async with process.running() as caller:
+        item = await caller.get(first.id)
+        assert (item.state, item.revision) == (item_pb2.STATE_CANDIDATE, 1)
+        assert await caller.read_ids("doubtful") == []
+        assert (await caller.call("Promote", request)).item.state == item_pb2.STATE_ACTIVE
+        assert await caller.read_ids("doubtful") == [first.id]
+
+
+async def test_a_forgetting_by_filter_killed_before_its_commit_forgets_nothing(process):
+    where = filter_pb2.Filter(tags_all=["gone"])
+    async with process.running() as caller:
+        for entry in (written := entries("to forget", 12)):
+            entry.tags.append("gone")
+        await caller.write_entries(written)
+        asked = lifecycle_pb2.ForgetRequest(path=PATH, filter=where, preview=True, request_id="preview")
+        token = (await caller.call("Forget", asked)).preview_token
+    request = lifecycle_pb2.ForgetRequest(path=PATH, filter=where, preview_token=token, request_id="forget")
+
+    async def drive(caller) -> None:
+        await caller.call("Forget", request)
+
+    await process.crash_at("memoryfs.forget.before_commit", drive)
+    async with process.running() as caller:
+        assert len(await caller.read_ids("forget", top_k=100)) == 12
+        for _ in range(2):
+            assert (await caller.call("Forget", request)).forgotten_count == 12
+        assert await caller.read_ids("forget", top_k=100) == []

@@ -11,7 +11,7 @@ from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, namespace_pb2
 from memoryos_core.clock import SystemClock
 
 _numbers = itertools.count(1)
-EXPIRE, EVICT, TIER = 15, 16, 14
+EXPIRE = 15
 
 
 class Shifted(SystemClock):
@@ -50,13 +50,15 @@ async def quick(start_service, clock):
 
 async def test_unused_items_grow_cold_and_come_back_by_use(quick, clock):
     service = quick
-    alice = service.caller("alice")
+    alice = service.caller("alice", roles=frozenset({"agent", "tenant-admin"}))
+    await set_path(alice, alice.path, hot_window={"seconds": 1800})  # tokens of tests live an hour
     first = await alice.write("the boiler stands in the cellar")
     second = await alice.write("the attic is dry")
-    clock.shift = timedelta(days=89)
+    clock.shift = timedelta(minutes=20)
     await alice.update(second, tags=["house"])  # a change is use
-    clock.shift = timedelta(days=91)
+    clock.shift = timedelta(minutes=31)
     await rows_become(service, "SELECT item_id FROM memoryfs.cold_tokens", [(first,)])
+    clock.shift = timedelta(minutes=20)
     await rows_become(service, "SELECT item_id FROM memoryfs.item_vectors WHERE tier = 2", [(first,)])
     await rows_become(service, "SELECT count(*) FROM memoryfs.item_changes WHERE cause = 14", [(1,)])
     assert (await alice.get(first)).tier == item_pb2.TIER_COLD
@@ -70,7 +72,6 @@ async def test_unused_items_grow_cold_and_come_back_by_use(quick, clock):
     # what was found is hot again, and stays so: it was used now
     await rows_become(service, "SELECT item_id FROM memoryfs.cold_tokens", [])
     await rows_become(service, "SELECT count(*) FROM memoryfs.item_vectors WHERE tier = 2", [(0,)])
-    clock.shift = timedelta()
     assert (await alice.read_ids("boiler cellar"))[0] == first
     rows = await service.rows("SELECT tenant, last_reason, cold_count >= 0 FROM memoryfs.upkeep_runs")
     assert rows == [("acme", "", True)]
@@ -81,6 +82,7 @@ async def test_a_cold_item_is_forgotten_and_restored_as_it_was(quick, clock):
     first = await alice.write("old and unused")
     clock.shift = timedelta(days=91)
     await rows_become(quick, "SELECT item_id FROM memoryfs.cold_tokens", [(first,)])
+    clock.shift = timedelta()
     await alice.forget(first)
     for table in ("cold_tokens", "item_tokens", "item_vectors"):
         assert await quick.rows(f"SELECT count(*) FROM memoryfs.{table}") == [(0,)]
@@ -113,12 +115,10 @@ async def test_retention_forgets_and_says_so(quick, clock):
     old = await alice.write("an old line", path=f"{log}/a")
     kept = await alice.write("kept for ever")
     clock.shift = timedelta(days=31)
+    query = "SELECT item_id, cause, actor FROM memoryfs.item_changes WHERE cause = 15"
+    await rows_become(quick, query, [(old, EXPIRE, "user:upkeep")])
+    clock.shift = timedelta()
     young = await alice.write("a young line", path=f"{log}/a")
-    await rows_become(
-        quick,
-        "SELECT item_id, cause, actor FROM memoryfs.item_changes WHERE cause = 15",
-        [(old, EXPIRE, "user:upkeep")],
-    )
     assert sorted(await alice.list_ids()) == sorted([kept, young])
     assert await alice.list_ids(state=item_pb2.STATE_FORGOTTEN) == [old]
 
@@ -134,9 +134,10 @@ async def test_a_budget_keeps_pins_then_importance_then_use_then_the_newest(quic
     await rows_become(quick, "SELECT item_id FROM memoryfs.item_access", [(used,)])
     newest = await alice.write("newest", path=notes)
     elsewhere = await alice.write("elsewhere")
-    await set_path(alice, notes, keep_max=4)
     query = "SELECT item_id FROM memoryfs.item_changes WHERE cause = 16 ORDER BY change_time"
-    await rows_become(quick, query, [(oldest,)])
-    await set_path(alice, notes, keep_max=1)
-    await rows_become(quick, query, [(oldest,), (newest,), (used,), (vital,)])
+    gone = []
+    for keep_max, least in ((4, oldest), (3, newest), (2, used), (1, vital)):
+        await set_path(alice, notes, keep_max=keep_max)
+        gone.append((least,))
+        await rows_become(quick, query, gone)
     assert sorted(await alice.list_ids()) == sorted([pinned, elsewhere])
