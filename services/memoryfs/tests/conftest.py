@@ -14,11 +14,12 @@ import grpc
 import numpy as np
 import pytest
 from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos_audit.seal_key import create_seal_key
 from memoryos_core.clock import Clock, SystemClock
 from memoryos_core.config import Config
 from memoryos_core.ids import UlidSource
 from memoryos_core.keys import KeySet, PrivateKey, Use
-from memoryos_core.sections import IdentitySection, SealingSection
+from memoryos_core.sections import IdentitySection, PeersSection, SealingSection
 from memoryos_core.tokens import EDGE_AUDIENCE, Identity, TokenSigner
 from memoryos_grpc.config import GrpcSection
 from memoryos_memoryfs.app import running
@@ -137,7 +138,12 @@ class Keys:
     def __init__(self, folder: Path) -> None:
         key = PrivateKey.generate("memoryos-dev", Use.SUBJECT)
         self.keys_file = folder / "keys.json"
-        KeySet([key.public]).save(self.keys_file)
+        own = PrivateKey.generate("memoryfs", Use.SERVICE)
+        self.service_key_file = folder / "memoryfs.pem"
+        own.save(self.service_key_file)
+        self.receipt_key_file = folder / "receipt.pem"
+        create_seal_key(self.receipt_key_file)
+        KeySet([key.public, own.public]).save(self.keys_file)
         self.epoch_key_file = folder / "epoch.key"
         create_epoch_key(self.epoch_key_file)
         clock = SystemClock()
@@ -193,6 +199,7 @@ def config_of(
     *,
     qdrant: dict[str, Any] | None = None,
     models: dict[str, Any] | None = None,
+    peers: dict[str, str] | None = None,
     **memoryfs: Any,
 ) -> Config:
     """Give the configuration of a service on a test's database."""
@@ -201,12 +208,20 @@ def config_of(
             GrpcSection(),
             TelemetrySection(span_dir=folder / "spans"),
             database.section,
-            IdentitySection(keys_file=keys.keys_file),
+            IdentitySection(keys_file=keys.keys_file, service_key_file=keys.service_key_file),
+            PeersSection(**(peers or {})),
             SealingSection(epoch_key_file=keys.epoch_key_file),
             ModelsSection.model_validate(models or {}),
             PgVectorSection(),
             QdrantSection(**{"copy_poll_s": 0.02, "copy_retry_s": 0.02, **(qdrant or {})}),
-            MemoryFSSection(**{"embed_poll_s": 0.05, "embed_retry_s": 0.05, **memoryfs}),
+            MemoryFSSection(
+                **{
+                    "embed_poll_s": 0.05,
+                    "embed_retry_s": 0.05,
+                    "receipt_key_file": keys.receipt_key_file,
+                    **memoryfs,
+                }
+            ),
         ]
     )
 

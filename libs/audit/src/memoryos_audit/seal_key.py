@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 _DOMAIN = b"memoryos audit seal\x00"
+RECEIPT_DOMAIN = b"memoryos receipt\x00"
+"""What is signed begins with its domain: no seal passes for a receipt."""
 _PEM = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -47,9 +49,9 @@ class SealKey:
             raise SealKeyInvalid(f"{path} is no Ed25519 key")
         return cls(_key_id(private.public_key()), private)
 
-    def sign(self, block_hash: bytes) -> bytes:
-        """The signature of a block's hash."""
-        return self.private.sign(_DOMAIN + block_hash)
+    def sign(self, block_hash: bytes, domain: bytes = _DOMAIN) -> bytes:
+        """The signature of a block's hash, or of what another `domain` signs."""
+        return self.private.sign(domain + block_hash)
 
 
 class PublicSealKeys:
@@ -71,13 +73,13 @@ class PublicSealKeys:
             raise SealKeyInvalid(f"{path} is missing or holds no key")
         return cls(keys)
 
-    def signed(self, key_id: str, signature: bytes, block_hash: bytes) -> bool:
-        """Whether the key of that id signed this hash."""
+    def signed(self, key_id: str, signature: bytes, block_hash: bytes, domain: bytes = _DOMAIN) -> bool:
+        """Whether the key of that id signed this hash (or what another `domain` signs)."""
         public = self._keys.get(key_id)
         if public is None:
             return False
         try:
-            public.verify(signature, _DOMAIN + block_hash)
+            public.verify(signature, domain + block_hash)
         except InvalidSignature:
             return False
         return True

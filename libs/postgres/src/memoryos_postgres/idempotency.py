@@ -72,7 +72,7 @@ class Idempotency:
             raise RequestIdReused
         sealed: bytes = row["response"]
         data_key = await self._keyring.by_id(tx, scope.tenant, key_id_of(sealed))
-        return open_sealed(data_key, sealed, _place(key))
+        return open_sealed(data_key, sealed, answer_place(key))
 
     async def claim(self, tx: Tx, scope: Scope, rpc: str, request_id: str, body: bytes, response: bytes) -> None:
         """Keep the answer with the commit where it is known beforehand: saves `begin` its round trip.
@@ -83,7 +83,7 @@ class Idempotency:
         keys = await self._keyring.tenant_keys(tx, scope.tenant)
         key = (scope.tenant, scope.actor, rpc, request_id)
         data_key = await self._keyring.subject_key(tx, scope.tenant, scope.user)
-        tx.defer(_CLAIM, (*key, mac(keys.digests, body.hex()), seal(data_key, response, _place(key))))
+        tx.defer(_CLAIM, (*key, mac(keys.digests, body.hex()), seal(data_key, response, answer_place(key))))
         self._sweep(tx, scope)
 
     def _sweep(self, tx: Tx, scope: Scope) -> None:
@@ -92,12 +92,14 @@ class Idempotency:
         if self._begun % _SWEEP_EVERY == 0:
             tx.defer(_SWEEP, (scope.tenant, scope.tenant, KEPT_DAYS, _SWEEP_ROWS_MAX))
 
-    async def finish(self, tx: Tx, scope: Scope, rpc: str, request_id: str, response: bytes) -> None:
-        """Keep the answer; it is written together with the commit."""
+    async def finish(
+        self, tx: Tx, scope: Scope, rpc: str, request_id: str, response: bytes, *, subject: str | None = None
+    ) -> None:
+        """Keep the answer, sealed for the caller's user or for `subject`; it is written together with the commit."""
         key = (scope.tenant, scope.actor, rpc, request_id)
-        data_key = await self._keyring.subject_key(tx, scope.tenant, scope.user)
-        tx.defer(_FINISH, (seal(data_key, response, _place(key)), *key))
+        data_key = await self._keyring.subject_key(tx, scope.tenant, scope.user if subject is None else subject)
+        tx.defer(_FINISH, (seal(data_key, response, answer_place(key)), *key))
 
 
-def _place(key: tuple[str, str, str, str]) -> bytes:
+def answer_place(key: tuple[str, str, str, str]) -> bytes:
     return aad(key[0], "core.idempotency.response", *key[1:])

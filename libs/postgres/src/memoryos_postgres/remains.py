@@ -28,7 +28,8 @@ _SEALED_BYTES_MIN: Final = 45
 _COLUMNS: Final = """
 SELECT n.nspname AS schema, c.relname AS "table", a.attname AS "column", format_type(a.atttypid, NULL) AS type,
     has_column_privilege(c.oid, a.attnum, 'UPDATE') AS updatable,
-    coalesce(col_description(c.oid, a.attnum), '') ~ '^(content|personal|secret):' AS sealed
+    coalesce(col_description(c.oid, a.attnum), '') ~ '^(content|personal|secret):' AS sealed,
+    has_table_privilege(c.oid, 'DELETE') AS deletable
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -57,6 +58,7 @@ class _Column:
     type: str
     updatable: bool
     sealed: bool
+    deletable: bool
 
     @property
     def quoted(self) -> str:
@@ -95,25 +97,43 @@ class Remains:
         """Replace the person's typed principals, in columns that the role may change, in rows that stay."""
         changed: dict[str, int] = {}
         for (schema, table), columns in (await self._tables()).items():
-            for column in columns:
-                if column.type != "text" or not column.updatable or column.name in _LABELS:
-                    continue
-                query = (
-                    f'UPDATE "{schema}"."{table}" AS t SET {column.quoted} = %(pseudonym)s'  # noqa: S608
-                    f" WHERE t.tenant = %(tenant)s AND {_typed(column)}"
-                )
-                rows = await tx.execute(query, {"tenant": tenant, "pseudonym": pseudonym, **sought.parameters})
-                if rows:
-                    place = f"{schema}.{table}"
-                    changed[place] = changed.get(place, 0) + rows
+            texts = [c for c in columns if c.type == "text" and c.updatable and c.name not in _LABELS]
+            if not texts:
+                continue
+            sets = ", ".join(
+                f"{c.quoted} = CASE WHEN {_typed(c)} THEN %(pseudonym)s ELSE t.{c.quoted} END" for c in texts
+            )
+            query = (
+                f'UPDATE "{schema}"."{table}" AS t SET {sets}'  # noqa: S608 - names of the catalogue
+                f" WHERE t.tenant = %(tenant)s AND ({' OR '.join(_typed(c) for c in texts)})"
+            )
+            rows = await tx.execute(query, {"tenant": tenant, "pseudonym": pseudonym, **sought.parameters})
+            if rows:
+                changed[f"{schema}.{table}"] = rows
         return changed
+
+    async def delete_named(self, tx: Tx, tenant: str, sought: Sought, *, but: Sequence[str] = ()) -> dict[str, int]:
+        """Delete rows that are the person's own by a bare name, from every table where the role may, `but` these."""
+        removed: dict[str, int] = {}
+        for (schema, table), columns in (await self._tables()).items():
+            own = [c for c in columns if c.type == "text" and c.name in _BARE and c.deletable]
+            if not own or f"{schema}.{table}" in but:
+                continue
+            query = (
+                f'DELETE FROM "{schema}"."{table}" AS t'  # noqa: S608 - names of the catalogue
+                f" WHERE t.tenant = %(tenant)s AND ({' OR '.join(f't.{c.quoted} = %(user)s' for c in own)})"
+            )
+            rows = await tx.execute(query, {"tenant": tenant, **sought.parameters})
+            if rows:
+                removed[f"{schema}.{table}"] = rows
+        return removed
 
     async def _tables(self) -> Tables:
         async with self._database.unscoped() as tx:
             rows = await tx.fetch_all(_COLUMNS, (self._schemas,))
         tables: dict[tuple[str, str], list[_Column]] = {}
         for row in rows:
-            column = _Column(row["column"], row["type"], row["updatable"], row["sealed"])
+            column = _Column(row["column"], row["type"], row["updatable"], row["sealed"], row["deletable"])
             tables.setdefault((row["schema"], row["table"]), []).append(column)
         return {
             name: columns

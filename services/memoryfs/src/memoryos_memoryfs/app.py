@@ -96,7 +96,7 @@ async def running(
         shared = Shared(
             keyring=keyring,
             idempotency=Idempotency(keyring),
-            names=Names(),
+            names=Names(clock),
             hashes=TokenHashes(),
             models=models,
             model_id=embedder.model_id,

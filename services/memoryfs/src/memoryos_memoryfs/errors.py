@@ -124,6 +124,13 @@ class ImportCorrupt(MemoryOSError):
     reason = "IMPORT_CORRUPT"
 
 
+class ReceiptUnavailable(MemoryOSError):
+    """There is no receipt: the purge has not ended, or the configuration names no key that signs one."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "RECEIPT_UNAVAILABLE"
+
+
 class AlreadyExists(MemoryOSError):
     """The resource is there already with other values."""
 

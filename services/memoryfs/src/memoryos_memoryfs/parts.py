@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from memoryos_core.clock import Clock
 from memoryos_core.ids import IdSource
 from memoryos_models.ports import ChatModel, Embedder, Reranker
+from memoryos_postgres.jobs import Jobs
 
 from memoryos_memoryfs.config import MemoryFSSection
+from memoryos_memoryfs.erasure_ports import ErasureParts
 from memoryos_memoryfs.index_ports import IndexParts
 from memoryos_memoryfs.ports import HitCounter, ReadTrail, Storage
+from memoryos_memoryfs.read_ports import Inspector
 from memoryos_memoryfs.transfer_ports import ChangeFeed, Past
 
 
@@ -41,4 +44,7 @@ class Parts:
     chat: ChatModel | None = None
     """Writes the text of merged items; None where none is configured."""
     index: IndexParts
+    erasure: ErasureParts
+    jobs: Jobs
+    inspector: Inspector
     reranking: Reranking | None = None

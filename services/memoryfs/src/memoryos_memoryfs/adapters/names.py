@@ -6,8 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
+from memoryos_core.clock import Clock, SystemClock
 from memoryos_core.errors import InternalError
 from memoryos_postgres import queries
+from memoryos_postgres.keyring import CACHE_TTL_S
 from memoryos_postgres.transaction import Tx
 
 _QUERIES = queries.load("memoryos_memoryfs")
@@ -36,20 +38,46 @@ class _Recent(Generic[K, V]):
             self._entries.popitem(last=False)
 
 
+class _Fresh(Generic[K, V]):
+    """The same, of entries that are believed for a while only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: _Recent[K, tuple[float, V]] = _Recent()
+
+    def get(self, key: K) -> V | None:
+        entry = self._entries.get(key)
+        return entry[1] if entry is not None and entry[0] > self._clock.monotonic() else None
+
+    def put(self, key: K, value: V) -> None:
+        self._entries.put(key, (self._clock.monotonic() + CACHE_TTL_S, value))
+
+    def clear(self) -> None:
+        self._entries = _Recent()
+
+
 class Names:
     """Gives the numbers of principals and paths of any tenant.
 
-    A number never changes and no row is deleted, so what a committed
-    transaction has seen stays true. Nothing is cached from one that has not
-    committed.
+    The number of a path never changes, so what a committed transaction has seen
+    stays true. A principal is cached for `CACHE_TTL_S`: once a person is erased
+    the number belongs to a pseudonym, and who comes back gets another one.
+    Nothing is cached from a transaction that has not committed.
     """
 
-    def __init__(self) -> None:
-        self._numbers: _Recent[tuple[str, str], int] = _Recent()
-        self._names: _Recent[tuple[str, int], str] = _Recent()
+    def __init__(self, clock: Clock | None = None) -> None:
+        clock = clock or SystemClock()
+        self._numbers: _Fresh[tuple[str, str], int] = _Fresh(clock)
+        self._names: _Fresh[tuple[str, int], str] = _Fresh(clock)
         self._paths: _Recent[tuple[str, bytes], int] = _Recent()
         self._places: _Recent[tuple[str, str], bool] = _Recent()
-        self._subjects: _Recent[tuple[str, str], bool] = _Recent()
+        self._subjects: _Fresh[tuple[str, str], bool] = _Fresh(clock)
+
+    def forget(self) -> None:
+        """Believe no principal any more: one of them has become a pseudonym."""
+        self._numbers.clear()
+        self._names.clear()
+        self._subjects.clear()
 
     def known(self, tenant: str, names: Iterable[str], place: str, subjects: Iterable[str]) -> bool:
         """Tell whether the path (as text) and all principals have a cached number, and all subjects were `keyed`."""

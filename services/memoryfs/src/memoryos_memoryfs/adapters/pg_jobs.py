@@ -14,6 +14,6 @@ class PgJobs:
         self._session = session
         self._jobs = jobs
 
-    async def start(self, kind: str, asked: bytes) -> str:
+    async def start(self, kind: str, asked: bytes, *, subject: str | None = None) -> str:
         """See `JobStarter.start`."""
-        return await self._jobs.start(self._session.tx, self._session.scope, kind, asked)
+        return await self._jobs.start(self._session.tx, self._session.scope, kind, asked, subject=subject)

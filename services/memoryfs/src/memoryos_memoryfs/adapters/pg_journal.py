@@ -53,10 +53,10 @@ class PgJournal:
         session = self._session
         await session.shared.idempotency.claim(session.tx, session.scope, rpc, request_id, body, answer)
 
-    async def keep(self, rpc: str, request_id: str, answer: bytes) -> None:
+    async def keep(self, rpc: str, request_id: str, answer: bytes, *, subject: str | None = None) -> None:
         """See `Journal.keep`."""
         session = self._session
-        await session.shared.idempotency.finish(session.tx, session.scope, rpc, request_id, answer)
+        await session.shared.idempotency.finish(session.tx, session.scope, rpc, request_id, answer, subject=subject)
 
     async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """See `Journal.audit`."""

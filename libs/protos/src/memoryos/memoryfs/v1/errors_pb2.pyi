@@ -68,6 +68,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The index is moving between backends: this step is not possible in its phase."""
     ERROR_REASON_HISTORY_GONE: _ErrorReason.ValueType  # 22
     """The instant asked for is before the history that is kept."""
+    ERROR_REASON_RECEIPT_UNAVAILABLE: _ErrorReason.ValueType  # 23
+    """There is no receipt: the purge has not ended, or no key is configured that signs one."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reasons of MemoryFS beside memoryos.type.v1.ErrorReason."""
@@ -118,4 +120,6 @@ ERROR_REASON_MIGRATION_PHASE: ErrorReason.ValueType  # 21
 """The index is moving between backends: this step is not possible in its phase."""
 ERROR_REASON_HISTORY_GONE: ErrorReason.ValueType  # 22
 """The instant asked for is before the history that is kept."""
+ERROR_REASON_RECEIPT_UNAVAILABLE: ErrorReason.ValueType  # 23
+"""There is no receipt: the purge has not ended, or no key is configured that signs one."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
