@@ -82,6 +82,31 @@ class RawPostgres:
             )
             return [row[0] for row in await cursor.fetchall()]
 
+    async def indexed_tenants(self) -> list[str]:
+        """Give the tenants whose vectors have an approximate index that is complete."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute("SELECT tenant FROM memoryfs.vector_indexes WHERE ready_time IS NOT NULL")
+            return [row[0] for row in await cursor.fetchall()]
+
+    async def settle(self) -> None:
+        """Bring statistics and visibility map up to date, as autovacuum does within minutes."""
+        async with self._pool.connection() as connection:
+            await connection.set_autocommit(True)
+            for table in ("items", "item_tokens", "item_vectors"):
+                await connection.execute(f"VACUUM ANALYZE memoryfs.{table}")
+            await connection.set_autocommit(False)
+
+    async def planning_ms(self, tenant: str, readers: Sequence[int], vector: NDArray[np.float32]) -> float:
+        """Give how long PostgreSQL plans the exact search."""
+        params = {"tenant": tenant, "model": MODEL, "readers": list(readers), "vector": HalfVec(vector)}
+        async with self._pool.connection() as connection, psycopg.AsyncClientCursor(connection) as cursor:
+            times = []
+            for _ in range(21):
+                await cursor.execute("EXPLAIN (SUMMARY) " + _NEAREST, params)
+                line = next(row[0] for row in await cursor.fetchall() if row[0].startswith("Planning Time"))
+                times.append(float(line.split()[2]))
+            return sorted(times)[10]
+
 
 @asynccontextmanager
 async def raw_postgres(folder: Path) -> AsyncIterator[RawPostgres]:

@@ -1,6 +1,6 @@
 """`make bench`: what our layers cost, as ratios to the raw engines measured in the same run.
 
-python -m bench.run [--items 100000] [--quick] [--check] [--out FILE]
+python -m bench.run [--scene basic|selectivity|tenants] [--items 100000] [--million] [--quick] [--check] [--out FILE]
 
 One deployment with PostgreSQL, OPA, policy, MemoryFS and the audit sealer, all
 guards on: tokens, row-level security, sealing, idempotency, audit. Vectors are
@@ -25,22 +25,35 @@ from memoryos_testing.stack import running_stack
 from rich.console import Console
 from rich.table import Table
 
-from bench.scenes import Bench, Figure
+from bench.figures import Figure, Figures
+from bench.scale import SETTINGS, ScaleBench
+from bench.scenes import Bench
 
 WITHOUT = ("tool-gateway", "harness", "harness-worker")
+WITHOUT_POLICY = (*WITHOUT, "policy", "opa")
+SCENES = ("basic", "selectivity", "tenants")
 
 
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="bench.run", description=__doc__)
-    parser.add_argument("--items", type=int, default=100_000, help="items in all tenants at the end")
+    parser.add_argument("--scene", choices=SCENES, default="basic", help="what to measure")
+    parser.add_argument("--items", type=int, default=100_000, help="items in the end (basic, selectivity)")
+    parser.add_argument("--million", action="store_true", help="selectivity at 1,000,000 items: takes an hour")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see that it works")
+    parser.add_argument("--backend", choices=("pgvector", "qdrant"), default="pgvector", help="qdrant: at QDRANT_URL")
     parser.add_argument("--check", action="store_true", help="fail when a figure is missed")
     parser.add_argument("--out", type=Path, help="file for the figures as JSON")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the deployment is stopped, too
     console = Console(width=None if sys.stdout.isatty() else 170)
-    figures = asyncio.run(bench(options.items, console, quick=options.quick))
+    settings = list(SETTINGS)
+    if options.backend == "qdrant":
+        url = os.environ.get("QDRANT_URL")
+        if not url:
+            parser.error("--backend qdrant needs QDRANT_URL")
+        settings += ["memoryfs.vector_backend=qdrant", f"qdrant.url={url}"]
+    figures = asyncio.run(bench(options, settings, console))
     console.print(_table(figures))
     if options.out:
         text = json.dumps([asdict(figure) for figure in figures], indent=2)
@@ -51,12 +64,27 @@ def main() -> None:
     sys.exit(1 if missed and options.check else 0)
 
 
-async def bench(items: int, console: Console, *, quick: bool) -> list[Figure]:
-    """Start a deployment and measure everything on it."""
+async def bench(options: argparse.Namespace, settings: list[str], console: Console) -> list[Figure]:
+    """Start a deployment and measure one scene on it."""
+    scale = 0.1 if options.quick else 1.0
+    items = int((1_000_000 if options.million else options.items) * scale)
+    scene = "selectivity" if options.million else options.scene
     machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f} at the start"
-    console.print(f"{machine}, {items} items, Python {platform.python_version()}", highlight=False)
-    async with running_stack(without=WITHOUT) as stack:
-        return await Bench(stack, items // 10 if quick else items, 0.1 if quick else 1.0, console.print).run()
+    console.print(f"{scene}, {machine}, {options.backend}, Python {platform.python_version()}", highlight=False)
+    figures = Figures(lambda text: console.print(text, highlight=False))
+    without = WITHOUT if scene == "basic" else WITHOUT_POLICY
+    async with running_stack(without=without, settings=settings) as stack:
+        if scene == "basic":
+            await Bench(stack, items, scale, figures).run()
+        elif scene == "selectivity":
+            big = items > 500_000
+            await ScaleBench(stack, figures, max(50, int(300 * scale))).selectivity(
+                items, p95_ms_max=25.0 if big else 15.0, recall_min=0.99 if big else 1.0
+            )
+        else:
+            tenants, giant = int(5_000 * scale), int(300_000 * scale)
+            await ScaleBench(stack, figures, max(50, int(300 * scale))).many_tenants(tenants, 200, giant)
+    return figures.all
 
 
 def _table(figures: list[Figure]) -> Table:

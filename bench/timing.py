@@ -20,6 +20,7 @@ class Timing:
 
     p50_ms: float
     p95_ms: float
+    p99_ms: float
     per_s: float
     cpu_ms: Mapping[str, float] = field(default_factory=dict)
     """CPU time a call, by process."""
@@ -53,4 +54,10 @@ async def measure(call: Call, *, count: int, at_once: int = 1, warm: int = 10, m
 
 def _timing(seconds: Sequence[float], elapsed_s: float, cpu_ms: Mapping[str, float]) -> Timing:
     cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
-    return Timing(p50_ms=1000 * cuts[49], p95_ms=1000 * cuts[94], per_s=len(seconds) / elapsed_s, cpu_ms=cpu_ms)
+    return Timing(
+        p50_ms=1000 * cuts[49],
+        p95_ms=1000 * cuts[94],
+        p99_ms=1000 * cuts[98],
+        per_s=len(seconds) / elapsed_s,
+        cpu_ms=cpu_ms,
+    )

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
+from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.drafts import Draft
 from memoryos_memoryfs.domain.items import EventKey, Item, Origin, Source, Trust
@@ -104,8 +106,16 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         event_key=event_key_of(entry.event_key) if "event_key" in has else None,
         pinned=entry.pinned,
         embedding_model=entry.embedding.model,
-        embedding=entry.embedding.values if "embedding" in has else None,
+        embedding=floats_of(entry.embedding) if "embedding" in has else None,
     )
+
+
+def floats_of(embedding: memoryfs_pb2.Embedding) -> NDArray[np.float32]:
+    """Give the numbers of an embedding; off the wire form, since a look at each costs more than all that follows."""
+    alone = memoryfs_pb2.Embedding()
+    alone.values.MergeFrom(embedding.values)
+    size = 4 * len(embedding.values)
+    return np.frombuffer(alone.SerializeToString()[-size:] if size else b"", dtype="<f4")
 
 
 def attributes_of(raw: bytes, field: str) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -18,15 +19,20 @@ INT8_OID: Final = 20
 _FORMS: Final[dict[int, np.dtype[Any]]] = {INT2_OID: np.dtype(">i2"), INT8_OID: np.dtype(">i8")}
 
 
-def array_wire(oid: int, values: Sequence[int]) -> bytes:
-    """Give the binary form of an int2[] or int8[] without nulls, as COPY takes it (array_send)."""
-    if not values:
-        return struct.pack(">iii", 0, 0, oid)
+def array_fields(oid: int, arrays: Sequence[Sequence[int]]) -> list[bytes]:
+    """Give each int2[] or int8[] without nulls as a field of a binary COPY (length and array_send)."""
     form = _FORMS[oid]
-    body = np.empty(len(values), dtype=[("size", ">i4"), ("value", form)])
+    body = np.empty(sum(map(len, arrays)), dtype=[("size", ">i4"), ("value", form)])
     body["size"] = form.itemsize
-    body["value"] = values
-    return struct.pack(">iiiii", 1, 0, oid, len(values), 1) + body.tobytes()
+    body["value"] = np.fromiter(chain.from_iterable(arrays), dtype=np.int64, count=len(body))
+    wire, step, start = body.tobytes(), body.itemsize, 0
+    fields = []
+    for values in arrays:
+        size = len(values) * step
+        head = struct.pack(">iiiii", 1, 0, oid, len(values), 1) if values else struct.pack(">iii", 0, 0, oid)
+        fields.append(struct.pack(">i", len(head) + size) + head + wire[start : start + size])
+        start += size
+    return fields
 
 
 def integers_literal(values: Sequence[int]) -> str:

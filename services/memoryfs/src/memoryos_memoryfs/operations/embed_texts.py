@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import numpy as np
 from memoryos_core.errors import MemoryOSError
 from memoryos_models.errors import EmbedderBusy, VectorUnusable
 from memoryos_models.unit import unit_rows
+from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.drafts import Draft
 from memoryos_memoryfs.errors import EmbeddingMismatch
@@ -18,7 +20,9 @@ _MARGIN_S = 0.25
 """Left of a call's deadline for the transaction that follows."""
 
 
-def given_vectors(parts: Parts, models: Sequence[str], rows: Sequence[Sequence[float]]) -> list[Vector]:
+def given_vectors(
+    parts: Parts, models: Sequence[str], rows: Sequence[Sequence[float] | NDArray[np.float32]]
+) -> list[Vector]:
     """Give vectors that callers made, normalised; raises EmbeddingMismatch for another space than the index's."""
     embedder = parts.embedder
     for model, row in zip(models, rows, strict=True):
@@ -27,7 +31,7 @@ def given_vectors(parts: Parts, models: Sequence[str], rows: Sequence[Sequence[f
                 metadata={"model": embedder.model_id, "dimensions": str(embedder.dimensions), "given": model[:128]}
             )
     try:
-        return list(unit_rows(rows, dimensions=embedder.dimensions)) if rows else []
+        return list(unit_rows([np.asarray(row) for row in rows], dimensions=embedder.dimensions)) if rows else []
     except VectorUnusable as error:
         raise EmbeddingMismatch(error.message) from None
 
@@ -56,7 +60,8 @@ async def embed_drafts(parts: Parts, drafts: Sequence[Draft], deadline_s: float)
     """Give a vector per draft; None where it is to stay as it is, or where the embedder is down."""
     vectors: list[Vector | None] = [None] * len(drafts)
     given = [n for n, draft in enumerate(drafts) if draft.embedding is not None]
-    rows = given_vectors(parts, [drafts[n].embedding_model for n in given], [drafts[n].embedding or () for n in given])
+    asked_rows = [row for draft in drafts if (row := draft.embedding) is not None]
+    rows = given_vectors(parts, [drafts[n].embedding_model for n in given], asked_rows)
     for n, vector in zip(given, rows, strict=True):
         vectors[n] = vector
     asked = [n for n, draft in enumerate(drafts) if draft.embedding is None and draft.sets("content")]
