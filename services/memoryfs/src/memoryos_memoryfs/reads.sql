@@ -18,3 +18,84 @@ WHERE tenant = %(tenant)s
     AND (create_time, id) < (%(before_time)s, %(before_id)s)
 ORDER BY create_time DESC, id DESC
 LIMIT %(limit)s;
+
+-- name: known_then
+-- What was current at an instant, as it was: of items that are readable today (row-level security of items; that of
+-- earlier revisions follows it while memoryos.known_then is on), neither forgotten then nor now.
+SELECT past.*
+FROM (
+    SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+        forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+        superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+    FROM (
+        SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+            derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count, path_id,
+            attributes
+        FROM memoryfs.items
+        WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[]) AND update_time <= %(at)s
+        UNION ALL
+        SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+            derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count, path_id,
+            attributes
+        FROM memoryfs.item_revisions
+        WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[])
+            AND update_time <= %(at)s AND replace_time > %(at)s
+    ) AS both_places
+    WHERE state = ANY (%(states)s::int2[])
+        AND tier = ANY (%(tiers)s::int2[])
+        AND (expire_time IS NULL OR expire_time > %(at)s)
+        AND (%(valid_at)s::timestamptz IS NULL
+            OR (valid_from <= %(valid_at)s AND (valid_to IS NULL OR valid_to > %(valid_at)s)))
+        AND /*filter*/
+) AS past
+JOIN memoryfs.items AS today ON today.tenant = %(tenant)s AND today.id = past.id
+WHERE today.state <> 4
+    AND today.sensitivity <= %(clearance)s
+    AND (today.expire_time IS NULL OR today.expire_time > %(now)s)
+    AND NOT coalesce((
+        SELECT c.to_state = 4 FROM memoryfs.item_changes c
+        WHERE c.tenant = %(tenant)s AND c.item_id = past.id AND c.change_time <= %(at)s
+        ORDER BY c.change_time DESC LIMIT 1
+    ), false)
+ORDER BY past.create_time DESC, past.id DESC
+LIMIT %(limit)s;
+
+-- name: uses
+SELECT item_id, hits FROM memoryfs.item_access WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
+
+-- name: vectors_anywhere
+SELECT item_id, vec FROM memoryfs.item_vectors
+WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[])
+UNION ALL
+SELECT item_id, vec FROM memoryfs.parked_vectors
+WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[]);
+
+-- name: inspected
+SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+FROM memoryfs.items
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
+-- name: inspected_then
+-- The revisions that were current at an instant; forgotten_then tells that the item was forgotten at it.
+SELECT past.*, coalesce((
+        SELECT c.to_state = 4 FROM memoryfs.item_changes c
+        WHERE c.tenant = %(tenant)s AND c.item_id = past.id AND c.change_time <= %(at)s
+        ORDER BY c.change_time DESC LIMIT 1
+    ), false) AS forgotten_then
+FROM (
+    SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+        forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+        derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+    FROM memoryfs.items
+    WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND update_time <= %(at)s
+    UNION ALL
+    SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+        forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
+        derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+    FROM memoryfs.item_revisions
+    WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND update_time <= %(at)s AND replace_time > %(at)s
+) AS past;

@@ -56,12 +56,13 @@ def check_readers(scope: Scope, readers: Iterable[str]) -> None:
 
 def readable(scope: Scope, item: Item) -> bool:
     """Tell whether the caller may see that the item is there, whatever its state."""
+    return scope.may_read(item.path) and item.sensitivity <= scope.clearance and admitted(scope, item)
+
+
+def admitted(scope: Scope, item: Item) -> bool:
+    """Tell whether owner or readers of the item meet the caller's principals."""
     held = scope.principals
-    return (
-        scope.may_read(item.path)
-        and item.sensitivity <= scope.clearance
-        and (item.owner in held or any(reader in held for reader in item.readers))
-    )
+    return item.owner in held or any(reader in held for reader in item.readers)
 
 
 def owns(scope: Scope, item: Item) -> bool:

@@ -1,15 +1,14 @@
-"""Recall on the wire: Read."""
+"""Recall on the wire: Read, Explain."""
 
 from __future__ import annotations
 
 import grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2 as pb
-from memoryos_core.paths import MemoryPath
 from memoryos_grpc.caller import scope
 
-from memoryos_memoryfs.filter_messages import filter_of
-from memoryos_memoryfs.messages import item_message
-from memoryos_memoryfs.operations.read_items import ReadQuery, read_items
+from memoryos_memoryfs.operations.explain_items import Principal, explain_items
+from memoryos_memoryfs.operations.read_items import read_items
+from memoryos_memoryfs.read_messages import explain_response, query_of, read_response
 from memoryos_memoryfs.servicers.calls import WithParts, deadline_s
 
 
@@ -18,29 +17,15 @@ class RecallServicer(WithParts):
 
     async def Read(self, request: pb.ReadRequest, context: grpc.aio.ServicerContext) -> pb.ReadResponse:
         """See the proto."""
-        query = ReadQuery(
-            path=MemoryPath.parse(request.path),
-            text=request.query,
-            top_k=request.top_k,
-            where=filter_of(request.filter),
-            min_score=request.min_score if request.HasField("min_score") else None,
-            embedding_model=request.embedding.model,
-            embedding=request.embedding.values if request.HasField("embedding") else None,
-            deadline_s=deadline_s(),
-            rerank=request.rerank if request.HasField("rerank") else None,
+        return read_response(await read_items(self._parts, scope(), query_of(request, deadline_s())))
+
+    async def Explain(self, request: pb.ExplainRequest, context: grpc.aio.ServicerContext) -> pb.ExplainResponse:
+        """See the proto."""
+        principal = Principal(
+            user=request.principal.user,
+            groups=tuple(request.principal.groups),
+            roles=tuple(request.principal.roles),
+            clearance=request.principal.clearance,
         )
-        recalled = await read_items(self._parts, scope(), query)
-        return pb.ReadResponse(
-            hits=[
-                pb.Hit(
-                    item=item_message(hit.item),
-                    score=hit.score,
-                    details=pb.ScoreDetails(
-                        dense=hit.dense, lexical=hit.lexical, neighbours=hit.beside or None, rerank=hit.rerank
-                    ),
-                )
-                for hit in recalled.hits
-            ],
-            exactness=pb.Exactness.ValueType(recalled.exactness),
-            degradations=[pb.Degradation.ValueType(degradation) for degradation in recalled.degradations],
-        )
+        query = query_of(request.read, deadline_s(), "read.")
+        return explain_response(await explain_items(self._parts, scope(), principal, query, request.expected_ids))

@@ -1,0 +1,106 @@
+"""Scans and Inspector on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+from memoryos_core.scope import Scope
+from memoryos_postgres import Database, queries
+from memoryos_postgres.transaction import Row, Tx
+from memoryos_vectors.halfvec import read_halfvec
+from numpy.typing import NDArray
+
+from memoryos_memoryfs.adapters.matching_ids import filter_sql
+from memoryos_memoryfs.adapters.pg_items import PgItems
+from memoryos_memoryfs.adapters.places import place_of
+from memoryos_memoryfs.adapters.session import Session, Shared
+from memoryos_memoryfs.domain.items import Item, State, Tier
+from memoryos_memoryfs.ports import Look
+
+_QUERIES: Final = queries.load("memoryos_memoryfs", "reads.sql")
+
+
+class PgScans:
+    """What one transaction reads beside both arms."""
+
+    def __init__(self, session: Session, items: PgItems) -> None:
+        self._session = session
+        self._items = items
+
+    async def vectors(self, ids: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+        """See `Scans.vectors`."""
+        params = {"tenant": self._session.tenant, "model_id": self._session.shared.model_id, "ids": list(ids)}
+        rows = await self._session.tx.fetch_all(_QUERIES["vectors_anywhere"], params, binary=True)
+        return {row["item_id"]: read_halfvec(row["vec"]) for row in rows}
+
+    async def uses(self, ids: Sequence[str]) -> Mapping[str, int]:
+        """See `Scans.uses`."""
+        params = {"tenant": self._session.tenant, "ids": list(ids)}
+        rows = await self._session.tx.fetch_all(_QUERIES["uses"], params)
+        return {row["item_id"]: row["hits"] for row in rows}
+
+    async def known_then(self, look: Look, at: datetime, *, limit: int) -> list[Item]:
+        """See `Scans.known_then`."""
+        session = self._session
+        place = await place_of(session, *look.paths)
+        condition, params = await filter_sql(session, look.where)
+        tiers = (Tier.HOT, Tier.COLD) if look.include_cold else (Tier.HOT,)
+        params |= {
+            "tenant": session.tenant,
+            "path_ids": list(place.path_ids),
+            "states": [int(state) for state in look.states],
+            "tiers": [int(tier) for tier in tiers],
+            "clearance": session.scope.clearance,
+            "valid_at": look.valid_at,
+            "at": at,
+            "now": session.shared.clock.now(),
+            "limit": limit,
+        }
+        await session.tx.set_local({"memoryos.known_then": "on"})
+        rows = await session.tx.fetch_all(_QUERIES["known_then"].replace("/*filter*/", condition), params, binary=True)
+        await session.tx.set_local({"memoryos.known_then": ""})
+        return await self._items.opened(rows)
+
+
+class PgInspector:
+    """Items of a tenant, whoever may read them."""
+
+    def __init__(self, database: Database, shared: Shared) -> None:
+        self._database = database
+        self._shared = shared
+
+    async def items(self, scope: Scope, ids: Sequence[str], as_of: datetime | None) -> Mapping[str, Item]:
+        """See `Inspector.items`; the scope gives the tenant and nothing else."""
+        params: dict[str, Any] = {"tenant": scope.tenant, "ids": list(ids), "at": as_of}
+        async with self._database.upkeep(scope.tenant) as tx:
+            items = PgItems(Session(shared=self._shared, tx=tx, scope=scope))
+            today = {item.id: item for item in await items.opened(await _rows(tx, "inspected", params))}
+            if as_of is None:
+                return today
+            rows = await _rows(tx, "inspected_then", params)
+            then = {item.id: item for item in await items.opened(rows)}
+        gone = {row["id"] for row in rows if row["forgotten_then"]}
+        return {
+            item_id: _labelled(item, today[item_id], forgotten=item_id in gone)
+            for item_id, item in then.items()
+            if item_id in today
+        }
+
+
+async def _rows(tx: Tx, name: str, params: Mapping[str, Any]) -> list[Row]:
+    return await tx.fetch_all(_QUERIES[name], params, binary=True)
+
+
+def _labelled(then: Item, today: Item, *, forgotten: bool) -> Item:
+    return replace(
+        then,
+        state=State.FORGOTTEN if forgotten or today.state is State.FORGOTTEN else then.state,
+        owner=today.owner,
+        readers=today.readers,
+        sensitivity=today.sensitivity,
+        expire_time=today.expire_time,
+    )

@@ -1,0 +1,44 @@
+"""What the steps of Read and Explain ask of storage beside both arms. Adapters live in adapters/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from memoryos_core.scope import Scope
+from numpy.typing import NDArray
+
+from memoryos_memoryfs.domain.items import Item
+
+if TYPE_CHECKING:
+    from memoryos_memoryfs.ports import Look
+
+
+class Scans(Protocol):
+    """Vectors, use and earlier revisions of items, in the transaction of one caller."""
+
+    async def vectors(self, ids: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+        """Give the vectors of items that have one of this model, also where no search finds them."""
+
+    async def uses(self, ids: Sequence[str]) -> Mapping[str, int]:
+        """Give how many answers held each of the items, as written down by now; 0 is left out."""
+
+    async def known_then(self, look: Look, at: datetime, *, limit: int) -> list[Item]:
+        """Give the revisions that were current at `at` and meet `look` as they were then, newest items first.
+
+        Only of items that the caller may read today, by the owner and readers that
+        they have today; what was forgotten then, or is today, is left out.
+        """
+
+
+class Inspector(Protocol):
+    """Items whoever may read them, for auditors: what comes of it must hold no text."""
+
+    async def items(self, scope: Scope, ids: Sequence[str], as_of: datetime | None) -> Mapping[str, Item]:
+        """Give those of `ids` that the tenant of `scope` has, in any state.
+
+        With `as_of` in the revision of then, if there was one, under the state,
+        owner, readers, sensitivity and expiry of today where today forbids.
+        """
