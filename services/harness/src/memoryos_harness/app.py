@@ -7,6 +7,7 @@ import logging
 import secrets
 from contextlib import AsyncExitStack
 
+from memoryos.erasure.v1 import erasure_pb2_grpc
 from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
 from memoryos_core.config import Config, ConfigError
 from memoryos_core.sections import IdentitySection, PeersSection
@@ -17,8 +18,10 @@ from memoryos_models.config import ModelsSection
 from memoryos_postgres import PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_service import GROUND_SECTIONS, Ground, open_ground
+from memoryos_service.erasure import ErasureServicer
 
 from memoryos_harness.adapters.agent_files import AgentFiles
+from memoryos_harness.adapters.erasure import holdings_of
 from memoryos_harness.adapters.grpc_memory import GrpcMemory
 from memoryos_harness.adapters.grpc_reviews import GrpcReviews
 from memoryos_harness.adapters.grpc_tools import GrpcTools
@@ -64,6 +67,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             [
                 (sessions_pb2_grpc.add_SessionsServicer_to_server, SessionsServicer(sessions, keys)),
                 (tasks_pb2_grpc.add_TasksServicer_to_server, TasksServicer(tasks, agents, news, keys)),
+                (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, holdings_of(sealed))),
             ]
         )
         listening = asyncio.create_task(news.listen())
@@ -112,10 +116,12 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
     )
     stack.push_async_callback(channels.close)
     sealed = SealedColumns(ground.keyring)
+    memory = GrpcMemory(channels.open(peers.memoryfs, "memoryfs"), ids)
     return RunPorts(
         journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
         sessions=PostgresSessions(database, sealed, Idempotency(ground.keyring), ids),
-        memory=GrpcMemory(channels.open(peers.memoryfs, "memoryfs")),
+        memory=memory,
+        bindings=memory,
         tools=GrpcTools(channels.open(peers.tool_gateway, "tool-gateway")),
         reviews=GrpcReviews(channels.open(peers.policy, "policy"), clock),
         model=model,
@@ -137,6 +143,7 @@ def run_settings(section: HarnessSection) -> RunSettings:
         review_poll_min_s=section.review_poll_min_s,
         review_poll_max_s=section.review_poll_max_s,
         in_flight_poll_s=section.review_poll_min_s,
+        binding_s=section.binding_s,
     )
 
 

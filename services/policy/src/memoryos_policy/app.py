@@ -6,14 +6,17 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 
+from memoryos.erasure.v1 import erasure_pb2_grpc
 from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
 from memoryos_core.config import Config, SecretFile
 from memoryos_grpc.server import Server
 from memoryos_postgres import roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_service import GROUND_SECTIONS, open_ground
+from memoryos_service.erasure import ErasureServicer
 
 from memoryos_policy.adapters.decision_store import PostgresDecisionStore
+from memoryos_policy.adapters.erasure import HOLDINGS
 from memoryos_policy.adapters.opa import OpaDecisionPoint
 from memoryos_policy.adapters.review_store import PostgresReviewStore
 from memoryos_policy.config import PolicySection
@@ -50,6 +53,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
                     PolicyServicer(DecideActions(decisions, decision_point, clock), decisions),
                 ),
                 (reviews_pb2_grpc.add_ReviewsServicer_to_server, ReviewsServicer(reviews)),
+                (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, HOLDINGS)),
             ]
         )
         await server.start()

@@ -11,6 +11,7 @@ from typing import Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from memoryos.erasure.v1 import erasure_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
 from memoryos_core.config import Config
 from memoryos_core.errors import MemoryOSError
@@ -19,9 +20,11 @@ from memoryos_core.tokens import TokenSigner
 from memoryos_grpc import Channels, GrpcSection, Server
 from memoryos_postgres import Database, roles
 from memoryos_service import GROUND_SECTIONS, Ground, open_ground
+from memoryos_service.erasure import ErasureServicer
 
 from memoryos_toolgateway.adapters.connector_http import HttpConnector
 from memoryos_toolgateway.adapters.connector_memory import MemoryConnector
+from memoryos_toolgateway.adapters.erasure import holdings_of
 from memoryos_toolgateway.adapters.http_sender import HttpSender
 from memoryos_toolgateway.adapters.journal_postgres import PostgresJournal
 from memoryos_toolgateway.adapters.policy_grpc import GrpcPolicy
@@ -93,7 +96,11 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
                 (
                     tool_gateway_pb2_grpc.add_ToolGatewayServicer_to_server,
                     ToolGatewayServicer(call_skill, section.wait_s),
-                )
+                ),
+                (
+                    erasure_pb2_grpc.add_ErasureServicer_to_server,
+                    ErasureServicer(database, holdings_of(ground.keyring)),
+                ),
             ]
         )
         await server.start()

@@ -231,7 +231,12 @@ class JobRunner:
     async def _end(
         self, row: Row, state: JobState, *, result: Mapping[str, Any] | None = None, reason: str = ""
     ) -> None:
-        values = {**_named(row), "state": state, "reason": reason, "result": canonical_json(dict(result or {})).decode()}
+        values = {
+            **_named(row),
+            "state": state,
+            "reason": reason,
+            "result": canonical_json(dict(result or {})).decode(),
+        }
         async with self._database.tenant(row["tenant"]) as tx:
             if await tx.fetch_one(QUERIES["end_job"], values) is None:
                 raise JobLost
