@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2
 
 CREATED = memoryfs_pb2.WRITE_OUTCOME_CREATED
 CORROBORATED = memoryfs_pb2.WRITE_OUTCOME_CORROBORATED
@@ -219,3 +219,18 @@ async def test_instruction_like_text_is_flagged_untrusted_and_never_promoted_by_
     assert (item.trust, list(item.flags)) == (item_pb2.TRUST_UNTRUSTED, [item_pb2.ITEM_FLAG_INSTRUCTION_LIKE])
     await alice.update(sure.id, content="harmless")
     assert list((await alice.get(sure.id)).flags) == []
+
+
+async def test_doubt_does_not_lengthen_a_life(alice):
+    (first,) = await alice.write_entries([memoryfs_pb2.WriteEntry(content="was sure", ttl={"seconds": 5 * 86_400})])
+    end = (await alice.get(first.id)).expire_time
+    await alice.update(first.id, confidence=0.4, source=said("m1"))
+    assert (await write(alice, "was sure", source=said("m2"))).state == ACTIVE
+    assert (await alice.get(first.id)).expire_time == end
+    entries = [
+        memoryfs_pb2.WriteEntry(content=f"unsure {n}", confidence=0.4, ttl={"seconds": 5 * 86_400}) for n in range(9)
+    ]
+    (added, *_) = await alice.write_entries(entries)
+    request = lifecycle_pb2.PromoteRequest(path=alice.path, id=added.id, request_id="by-hand")
+    item = (await alice.call("Promote", request)).item
+    assert item.expire_time.seconds - item.create_time.seconds == 5 * 86_400

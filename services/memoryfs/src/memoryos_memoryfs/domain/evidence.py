@@ -37,11 +37,12 @@ def from_document(source: Source) -> bool:
     return bool(source.document)
 
 
-def corroborated(item: Item, confidence: float) -> Item:
+def corroborated(item: Item, confidence: float, threshold: float) -> Item:
     """Give the item with one more independent source of that confidence; a candidate becomes active.
 
     Two independent doubts are less doubt: 1 - (1-a)(1-b), within the cap of the origin and at
-    least the gate where it is promoted. Text that reads like an instruction stays a candidate.
+    least `threshold`, the gate of the place, where it is promoted. Text that reads like an
+    instruction stays a candidate.
     """
     raised = 1 - (1 - item.confidence) * (1 - confidence)
     more = replace(
@@ -49,18 +50,21 @@ def corroborated(item: Item, confidence: float) -> Item:
         corroboration_count=item.corroboration_count + 1,
         confidence=gate.capped_confidence(max(item.confidence, raised), item.origin),
     )
-    return promoted(more) if item.state is State.CANDIDATE and Flag.INSTRUCTION_LIKE not in item.flags else more
+    return (
+        promoted(more, threshold) if item.state is State.CANDIDATE and Flag.INSTRUCTION_LIKE not in item.flags else more
+    )
 
 
-def promoted(item: Item) -> Item:
+def promoted(item: Item, threshold: float) -> Item:
     """Give the candidate as an active item, sure enough to stay one; its life is set by the caller."""
-    sure = max(item.confidence, gate.GATE)
+    sure = max(item.confidence, threshold)
     return replace(item, state=State.ACTIVE, confidence=sure, flags=item.flags & ~Flag.DISPUTED)
 
 
-def vouched(item: Item) -> Item:
+def vouched(item: Item, threshold: float) -> Item:
     """Give the candidate as an active item for which a person stands."""
-    return promoted(replace(item, confidence=gate.capped_confidence(max(item.confidence, _VOUCHED), item.origin)))
+    sure = gate.capped_confidence(max(item.confidence, _VOUCHED), item.origin)
+    return promoted(replace(item, confidence=sure), threshold)
 
 
 def disputed(item: Item, now: datetime) -> Item:

@@ -40,7 +40,7 @@ async def promote_item(parts: Parts, scope: Scope, command: JudgedItem) -> Item:
 
     Without evidence the caller has to be a person acting for itself; an agent's word is none
     (`EvidenceNotIndependent`), nor is a source that was counted before. Text that reads like an
-    instruction needs a person in any case. Only its owner may; others get `NotOwner`.
+    instruction needs a person in any case. Its owner may, or a reader who is a writer of the path.
     An item about an event takes its place among those that were there.
     """
     access.check_write(scope, command.path)
@@ -96,25 +96,30 @@ async def dispute_item(parts: Parts, scope: Scope, command: JudgedItem) -> Item:
 async def _let_through(work: Work, scope: Scope, command: JudgedItem, item: Item) -> Item:
     """Give the candidate as what it becomes; raises where neither evidence nor a person stands for it."""
     person = not scope.chain
+    threshold = (await work.settings.of(item.path)).gate
     if Flag.INSTRUCTION_LIKE in item.flags and not person:
         raise EvidenceNotIndependent(metadata={"id": item.id})
     if command.evidence is None:
         if not person:
             raise EvidenceNotIndependent(metadata={"id": item.id})
-        return evidence.vouched(item)
+        return evidence.vouched(item, threshold)
     offered = evidence.source_keys(command.evidence)
     own = evidence.source_keys(item.payload.source)
     if not await work.claims.corroborates(item.id, own, offered):
         raise EvidenceNotIndependent(metadata={"id": item.id})
     await work.claims.count_in(item.id, offered)
-    return evidence.promoted(evidence.corroborated(item, _VOUCHED_CONFIDENCE))
+    return evidence.promoted(evidence.corroborated(item, _VOUCHED_CONFIDENCE, threshold), threshold)
 
 
 async def _seen(parts: Parts, work: Work, scope: Scope, command: JudgedItem) -> Item:
-    """Give the item as the caller sees it below the path; a candidate is there for its owner only."""
+    """Give the item as the caller sees it below the path; a candidate is there for its owner and for writers."""
     item = (await work.items.find([command.id])).get(command.id)
-    there = item is not None and command.path.contains(item.path) and access.visible(scope, item)
-    if item is None or not there or item.expired(parts.clock.now()):
+    if item is None or not command.path.contains(item.path) or item.expired(parts.clock.now()):
+        raise ItemNotFound
+    if access.visible(scope, item):
+        return item
+    reviewed = item.state is State.CANDIDATE and access.readable(scope, item)
+    if not reviewed or not (await work.settings.of(item.path)).is_writer(scope):
         raise ItemNotFound
     return item
 

@@ -143,7 +143,8 @@ class Settling:
         if not counts:
             return
         await self._work.claims.count_in(kept.id, offered)
-        after = evidence.corroborated(kept, item.confidence)
+        threshold = (await self._work.settings.of(kept.path)).gate
+        after = evidence.corroborated(kept, item.confidence, threshold)
         promotes = kept.state is State.CANDIDATE and after.state is State.ACTIVE
         if promotes:
             after = replace(after, expire_time=await life_of(self._work, kept))

@@ -101,7 +101,8 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     await parts.storage.prepare(scope, command.path, sorted(readers), sorted(subjects))
     plan = plan_of(created, merge=command.merges)
     written = {n: _written(parts, item, vectors[n]) for n, item in created.items()}
-    if len(created) == len(command.drafts) and plan.empty:
+    doubtful = any(item.state is State.CANDIDATE for item in created.values())
+    if len(created) == len(command.drafts) and plan.empty and not doubtful:
         return await _write_new(parts, scope, command, list(written.values()))
     asked = _Asked(command=command, moment=moment, plan=plan, written=written, vectors=vectors)
     try:
@@ -154,6 +155,7 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
             fresh = {settled_id: asked.written[n] for settled_id, n in settled.fresh.items()}
             final = await keep_settled(work, settled, locked, fresh, asked.moment.now)
             await work.items.revise(list(revised.values()))
+            await work.claims.keep_lives(_lives_of(asked, revised))
             kept = {n: final[item_id] for item_id, n in settled.fresh.items()}
             await note_new(work, asked.plan, kept, asked.ends)
             results = [
@@ -167,6 +169,21 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
         crash_point("memoryfs.write.before_commit")
     crash_point("memoryfs.write.after_commit")
     return results
+
+
+def _lives_of(asked: _Asked, revised: Mapping[int, Revised]) -> dict[str, datetime]:
+    """Give when items that became candidates were to end, for the day on which they are promoted."""
+    lives = {}
+    for n, change in revised.items():
+        draft, before, after = asked.command.drafts[n], change.before, change.after.item
+        if after.state is not State.CANDIDATE:
+            continue
+        stated = draft.sets("expire_time") or draft.sets("ttl")
+        active = before.expire_time if before.state is State.ACTIVE else None
+        end = asked_end(draft, asked.moment) if stated else active
+        if end is not None and end != after.expire_time:
+            lives[after.id] = end
+    return lives
 
 
 def _touched(results: Sequence[WriteResult]) -> list[str]:
