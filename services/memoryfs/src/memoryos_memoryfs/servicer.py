@@ -14,7 +14,6 @@ from memoryos_memoryfs.servicers.namespace import NamespaceServicer
 from memoryos_memoryfs.servicers.recall import RecallServicer
 from memoryos_memoryfs.servicers.snapshots import SnapshotsServicer
 from memoryos_memoryfs.servicers.transfer import TransferServicer
-from memoryos_memoryfs.servicers.unbuilt import UnbuiltServicer
 
 
 class MemoryFSServicer(
@@ -28,7 +27,6 @@ class MemoryFSServicer(
     TransferServicer,
     IndexAdminServicer,
     ErasureServicer,
-    UnbuiltServicer,
     memoryfs_pb2_grpc.MemoryFSServicer,
 ):
     """Identity, roles, limits and errors are the interceptors' work."""
