@@ -106,6 +106,16 @@ class MemoryReaderContract:
             with pytest.raises(NotAllowed):
                 await reader.recall(token(), path=path, query="q", top_k=3, min_score=0)
 
+    async def test_a_binding_keeps_its_name_and_ends_once(self, reader, memory, token) -> None:
+        task_id = memory.verify(token()).task_id
+        first = await reader.bind(token(), task_id=task_id, read=[PLACE], write=[], ttl_s=60)
+        assert memory.bound[task_id] == ((PLACE,), ())
+        assert await reader.bind(token(), task_id=task_id, read=[PLACE], write=[PLACE], ttl_s=60) == first
+        assert memory.bound[task_id] == ((PLACE,), (PLACE,))
+        await reader.unbind(token(), first)
+        await reader.unbind(token(), first)
+        assert memory.unbound == [task_id]
+
     async def test_silence_is_unavailable(self, reader, memory, token) -> None:
         memory.down = True
         with pytest.raises(DependencyUnavailable):

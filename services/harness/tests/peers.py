@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
+from memoryos.memoryfs.v1 import bindings_pb2, item_pb2, memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos.policy.v1 import reviews_pb2, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
 from memoryos_core.canonical import parse_json
@@ -156,6 +156,31 @@ class InMemoryMemory:
     items: list[tuple[str, RecalledItem]] = field(default_factory=list)
     reads: int = 0
     down: bool = False
+    bound: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
+    """Read and write paths by task."""
+    binding_ids: dict[str, str] = field(default_factory=dict)
+    """Task by name of its binding."""
+    unbound: list[str] = field(default_factory=list)
+    """Tasks whose binding was ended."""
+
+    async def bind(self, token: str, *, task_id: str, read, write, ttl_s: float) -> str:
+        identity = self.verify(token)
+        if self.down:
+            raise DependencyUnavailable
+        if identity.task_id != task_id:
+            raise NotAllowed
+        known = [name for name, task in self.binding_ids.items() if task == task_id]
+        binding_id = known[0] if known else IDS.new("bind")
+        self.bound[task_id], self.binding_ids[binding_id] = (tuple(read), tuple(write)), task_id
+        return binding_id
+
+    async def unbind(self, token: str, binding_id: str) -> None:
+        self.verify(token)
+        if self.down:
+            raise DependencyUnavailable
+        task_id = self.binding_ids.pop(binding_id, "")
+        if self.bound.pop(task_id, None):
+            self.unbound.append(task_id)
 
     async def recall(
         self, token: str, *, path: str, query: str, top_k: int, min_score: float
@@ -291,6 +316,21 @@ class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
 
     def __init__(self, memory: InMemoryMemory) -> None:
         self.memory = memory
+
+    async def Bind(self, request: bindings_pb2.BindRequest, context: grpc.aio.ServicerContext):
+        asked = request.binding
+        binding_id = await self.memory.bind(
+            caller().subject_token,
+            task_id=asked.task_id,
+            read=asked.read_paths,
+            write=asked.write_paths,
+            ttl_s=request.ttl.seconds,
+        )
+        return bindings_pb2.BindResponse(binding=bindings_pb2.Binding(id=binding_id))
+
+    async def Unbind(self, request: bindings_pb2.UnbindRequest, context: grpc.aio.ServicerContext):
+        await self.memory.unbind(caller().subject_token, request.id)
+        return bindings_pb2.UnbindResponse()
 
     async def Read(self, request: memoryfs_pb2.ReadRequest, context: grpc.aio.ServicerContext):
         found = await self.memory.recall(

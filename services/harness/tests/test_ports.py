@@ -99,5 +99,5 @@ class TestGrpcMemory(MemoryReaderContract):
             verifier=verify["memoryfs"], telemetry=telemetry, config=GrpcSection(drain_s=0),
         )  # fmt: skip
         await server.start()
-        yield GrpcMemory(opened.open(server.address, "memoryfs"))
+        yield GrpcMemory(opened.open(server.address, "memoryfs"), IDS)
         await server.stop(0)

@@ -332,3 +332,26 @@ async def test_steps_come_in_pages_that_belong_to_their_reader(world) -> None:
 
 async def _async(value):
     return value
+
+
+async def test_a_task_is_bound_to_its_places_while_it_lives(world) -> None:
+    place = "/tenants/acme/memory/episodic/u42"
+
+    async def parked() -> list[str]:
+        return world.tools.parked
+
+    async def unbound() -> list[str]:
+        return world.memory.unbound
+
+    user = world.client()
+    task = await user.submit("use:refund__pay A")
+    async with world.worker():
+        (call,) = await eventually(parked)
+        assert world.memory.bound == {task.id: ((place,), (place,))}
+        assert world.memory.unbound == []
+        world.tools.approved.add(call)
+        ended = await user.ended(task.id)
+        await eventually(unbound)
+    assert ended.state == tasks_pb2.TASK_STATE_SUCCEEDED
+    assert world.memory.unbound == [task.id]
+    assert world.memory.bound == {}

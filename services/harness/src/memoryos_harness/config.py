@@ -49,6 +49,12 @@ class HarnessSection(Section):
     review_poll_max_s: float = Field(
         default=2.0, gt=0, le=600, description="Longest wait before a review is looked at."
     )
+    binding_s: float = Field(
+        default=3600.0,
+        ge=60,
+        le=86_400,
+        description="How long a task's working memory outlives a worker that is gone, unless another takes the task.",
+    )
     drain_s: float = Field(
         default=20.0, ge=0, le=600, description="How long steps may still run after the stop signal."
     )

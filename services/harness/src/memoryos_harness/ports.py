@@ -259,6 +259,19 @@ class MemoryReader(Protocol):
         """
 
 
+class MemoryBindings(Protocol):
+    """Bindings of MemoryFS, on behalf of the user whose task it is."""
+
+    async def bind(self, token: str, *, task_id: str, read: Sequence[str], write: Sequence[str], ttl_s: float) -> str:
+        """Bind places to a task, or renew that, and give the binding's name.
+
+        Raises NotAllowed and DependencyUnavailable as `MemoryReader` does.
+        """
+
+    async def unbind(self, token: str, binding_id: str) -> None:
+        """End a binding; one that is gone already is as good. The task's working memory is forgotten."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
     """A skill that the agent could be allowed to call."""

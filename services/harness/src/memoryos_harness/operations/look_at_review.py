@@ -6,6 +6,7 @@ from memoryos_core.errors import NotAllowed
 
 from memoryos_harness.domain.states import StepState, TaskState
 from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.operations.bind_memory import renew_while_waiting
 from memoryos_harness.operations.task_run import TaskRun
 
 
@@ -25,7 +26,9 @@ async def still_waits(run: TaskRun) -> bool:
     try:
         if not await run.ports.reviews.is_pending(run.ports.tokens.mint(claim), step.ids.review_id):
             return False
-        await journal.park(claim.lease, step, step.ids, wake_after_s=run.settings.review_poll_s(claim.parked_s))
+        poll_s = run.settings.review_poll_s(claim.parked_s)
+        await renew_while_waiting(run, poll_s)
+        await journal.park(claim.lease, step, step.ids, wake_after_s=poll_s)
     except NotAllowed:
         return False
     except CancelRequested:

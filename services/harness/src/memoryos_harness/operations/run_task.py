@@ -34,6 +34,7 @@ from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.errors import CancelRequested, LeaseLost
 from memoryos_harness.operations.ask_model import ask_model
+from memoryos_harness.operations.bind_memory import bind_memory, renew_memory, unbind_memory
 from memoryos_harness.operations.call_tool import call_tool
 from memoryos_harness.operations.look_at_review import still_waits
 from memoryos_harness.operations.recall_for_model import recall_for_model
@@ -97,6 +98,8 @@ async def _held(run: TaskRun) -> None:
     await _cancelled(driver, heart)
     if driver.done() and not driver.cancelled():
         driver.result()
+        if run.ended:
+            await unbind_memory(run)
 
 
 async def _cancelled(*tasks: asyncio.Future[None]) -> None:
@@ -136,6 +139,7 @@ async def _beat(run: TaskRun) -> None:
         except MemoryOSError as error:
             _LOG.warning("heartbeat failed", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
             continue
+        await renew_memory(run)
         if state is TaskState.CANCELLING:
             run.cancel.set()
 
@@ -149,8 +153,10 @@ async def _drive(run: TaskRun) -> None:
             await _fail(run, failure)
         except TaskDies as death:
             await journal.die(lease, code=death.code, message=death.message)
+            run.ended = True
         except NotAllowed:
             await journal.die(lease, code="not_allowed", message="The agent asks for more than its user may give.")
+            run.ended = True
         except DependencyUnavailable:
             await _fail(run, AttemptFailed("store_unavailable", "A store did not answer."))
         except (CancelRequested, LeaseLost):
@@ -160,18 +166,20 @@ async def _drive(run: TaskRun) -> None:
             await _fail(run, AttemptFailed("internal", "A fault of ours stopped this attempt."))
     except CancelRequested:
         await journal.end_cancelled(lease)
+        run.ended = True
     except LeaseLost:
         _LOG.warning("write refused: another worker holds the task", extra={"task_id": lease.task_id})
 
 
 async def _fail(run: TaskRun, failure: AttemptFailed) -> None:
-    await run.ports.journal.fail(
+    state = await run.ports.journal.fail(
         run.claim.lease,
         code=failure.code,
         message=failure.message,
         retry_after_s=failure.retry_after_s or run.settings.backoff_s(run.claim.stalled_attempts),
         attempts_max=run.claim.agent.limits.attempts,
     )
+    run.ended = state is TaskState.DEAD
 
 
 async def _steps(run: TaskRun) -> None:
@@ -181,6 +189,7 @@ async def _steps(run: TaskRun) -> None:
         raise CancelRequested
     if run.claim.stalled_attempts >= run.claim.agent.limits.attempts:
         raise TaskDies("attempts", "Every attempt ended before a step was finished.")
+    await bind_memory(run)
     while True:
         if run.stop.is_set():
             await journal.release(lease)
@@ -192,6 +201,7 @@ async def _steps(run: TaskRun) -> None:
             case Respond(text):
                 crash_point("harness.task.before_finish")
                 await journal.succeed(lease, text)
+                run.ended = True
                 return
             case Die(code, message):
                 raise TaskDies(code, message)

@@ -13,7 +13,16 @@ from memoryos_models.ports import ChatModel
 from memoryos_harness.domain.states import StepState
 from memoryos_harness.domain.tasks import Counters, Step, StepResult
 from memoryos_harness.errors import CancelRequested
-from memoryos_harness.ports import Claim, MemoryReader, Reviews, SessionStore, TaskJournal, TaskTokens, ToolBox
+from memoryos_harness.ports import (
+    Claim,
+    MemoryBindings,
+    MemoryReader,
+    Reviews,
+    SessionStore,
+    TaskJournal,
+    TaskTokens,
+    ToolBox,
+)
 
 T = TypeVar("T")
 
@@ -35,6 +44,8 @@ class RunSettings:
     review_poll_min_s: float
     review_poll_max_s: float
     in_flight_poll_s: float
+    binding_s: float
+    """How long working memory outlives a worker that is gone, unless another one takes the task."""
 
     def backoff_s(self, failures: int) -> float:
         """Give the wait after so many failures in a row: doubling, capped."""
@@ -52,6 +63,7 @@ class RunPorts:
     journal: TaskJournal
     sessions: SessionStore
     memory: MemoryReader
+    bindings: MemoryBindings
     tools: ToolBox
     reviews: Reviews
     model: ChatModel
@@ -91,6 +103,11 @@ class TaskRun:
     """Set when the task was asked to stop."""
     steps: list[Step] = field(init=False)
     used: Counters = field(init=False)
+    binding_id: str = ""
+    """Name of the task's binding in MemoryFS."""
+    bound_until: float = 0.0
+    ended: bool = False
+    """The task has ended for good."""
     _end: float = field(init=False)
 
     def __post_init__(self) -> None:
