@@ -35,6 +35,7 @@ def base_values(folder: DataFolder, ports: Mapping[str, int], host: str) -> Valu
             "head_file": str(folder.keys / "audit.head"),
         },
         "harness": {"agents_dir": str(folder.root / "agents")},
+        "memoryfs": {"receipt_key_file": str(folder.keys / "receipts.pem")},
     }
 
 

@@ -61,7 +61,8 @@ class MemoryFSSection(Section):
     )
     receipt_key_file: ConfigPath | None = Field(
         default=None,
-        description="Private key (PEM, Ed25519) that signs receipts of Purge; without one Purge is refused.",
+        description="Private key (PEM, Ed25519) that signs receipts of Purge, made where there is none; "
+        "`.pub` beside it verifies. Without the setting Purge is refused.",
     )
     upkeep_s: float = Field(
         default=5.0, gt=0, le=3600, description="How often hits are counted and index rows of expired items removed."

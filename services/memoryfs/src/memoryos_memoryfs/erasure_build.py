@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from memoryos_audit.seal_key import SealKey, SealKeyInvalid
+from memoryos_audit.seal_key import SealKey, SealKeyInvalid, create_seal_key
 from memoryos_core.config import ConfigError
 from memoryos_core.sections import IdentitySection, PeersSection
 from memoryos_core.tokens import TokenSigner
@@ -30,8 +30,11 @@ def build_erasure(ground: Ground, shared: Shared, stack: AsyncExitStack) -> Eras
     stack.push_async_callback(channels.close)
     opened = {name: channels.open(address, name) for name, address in present.items()}
     receipt_key = config[MemoryFSSection].receipt_key_file
+    receipts = None
     try:
-        receipts = FileSigner(SealKey.load(receipt_key)) if receipt_key else None
+        if receipt_key is not None:
+            create_seal_key(receipt_key)
+            receipts = FileSigner(SealKey.load(receipt_key))
     except SealKeyInvalid as error:
         raise ConfigError(f"configuration memoryfs.receipt_key_file: {error}") from None
     return ErasureParts(
