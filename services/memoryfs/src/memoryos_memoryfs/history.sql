@@ -79,6 +79,13 @@ SELECT m.* FROM (
 ) AS m
 ORDER BY m.id, m.revision, m.from_state IS NOT NULL, m.at;
 
+-- name: note_tiers
+-- A change of tier stands as a change of state to the same state.
+INSERT INTO memoryfs.item_changes
+    (tenant, item_id, change_time, from_state, to_state, actor, cause, trace_id, revision)
+SELECT tenant, id, clock_timestamp(), state, state, %(actor)s, %(cause)s, %(trace_id)s, revision
+FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
+
 -- name: own_xid
 SELECT pg_current_xact_id()::text;
 

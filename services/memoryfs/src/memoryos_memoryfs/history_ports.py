@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.changes import Change
 from memoryos_memoryfs.domain.derivation import SourceChange
-from memoryos_memoryfs.domain.items import Item
+from memoryos_memoryfs.domain.items import Item, Tier
 from memoryos_memoryfs.domain.points import Former, Mark
 
 Position = tuple[int, datetime | None]
@@ -56,6 +56,9 @@ class History(Protocol):
 
     async def marks(self, ids: Sequence[str], point: str) -> dict[str, list[Mark]]:
         """Give what became of the items since the point, in order."""
+
+    async def move_tier(self, ids: Sequence[str], tier: Tier) -> None:
+        """Put locked items of the other tier into this one, as the upkeep of tiers does; it makes no revision."""
 
     async def around(self, items: Sequence[Item], limit: int) -> list[Item]:
         """Give items that the given ones were made from or replaced by, or the other way round."""

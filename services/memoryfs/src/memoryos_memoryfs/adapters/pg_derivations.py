@@ -56,7 +56,7 @@ class PgDerivations:
         """Locked items from which nothing was made: until this transaction ends nothing will be."""
 
     async def lock_family(self, ids: Sequence[str]) -> None:
-        """Lock the items and everything made from them, in order of id, so that following locks nothing out of order."""
+        """Lock the items and everything made from them, in order of id: following locks nothing out of order then."""
         if not ids:
             return
         made = {row["id"] for row in await self._asked("derived_closure", ids)}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.changes import Change
-from memoryos_memoryfs.domain.items import Cause, Item, State
+from memoryos_memoryfs.domain.items import Cause, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 from memoryos_memoryfs.domain.points import Former, Mark
 from memoryos_memoryfs.history_ports import Position
@@ -30,6 +30,7 @@ QUERIES: Final = {
     name: text.replace("/*columns*/", _COLUMNS)
     for name, text in queries.load("memoryos_memoryfs", "history.sql").items()
 }
+_TIERS: Final = queries.load("memoryos_memoryfs", "upkeep.sql")
 _REVISION_MAX: Final = 2**62
 _FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -98,6 +99,15 @@ class PgHistory:
         for row in await self._tx.fetch_all(QUERIES["marks_since"], params):
             found.setdefault(row["id"], []).append(_mark(row))
         return found
+
+    async def move_tier(self, ids: Sequence[str], tier: Tier) -> None:
+        """See `History.move_tier`."""
+        named = {"tenant": self._session.tenant, "ids": sorted(ids)}
+        await self._tx.run_deferred()  # words of items that this transaction restored are there to be moved
+        await self._tx.execute(_TIERS["set_tier"], {**named, "tier": int(tier)})
+        await self._tx.execute(_TIERS["cool_tokens" if tier is Tier.COLD else "warm_tokens"], named)
+        await self._tx.execute(_TIERS["set_vector_tier"], {**named, "tier": int(tier)})
+        await self._tx.execute(QUERIES["note_tiers"], {**named, **self._items.stamp(Cause.ROLLBACK)})
 
     async def around(self, items: Sequence[Item], limit: int) -> list[Item]:
         """See `History.around`."""

@@ -73,6 +73,10 @@ class PgItems:
         await self._tx.execute(_QUERIES["keep_vectors"], {"tenant": tenant, "ids": ids})
         columns = await self.columns([change.after.item for change in items])
         await self._tx.execute(_QUERIES["update_items"], {**array_params(columns), **self.stamp(cause)})
+        hidden = {c.before.id: int(c.forgotten_from) for c in items if c.forgotten_from is not None}
+        if hidden:
+            params = {"tenant": tenant, "ids": list(hidden), "states": list(hidden.values())}
+            await self._tx.execute(_QUERIES["keep_forgotten"], params)
         kept = await self._index.take(ids)
         after = []
         for change in items:

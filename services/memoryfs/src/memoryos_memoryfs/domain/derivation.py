@@ -186,7 +186,7 @@ def _said(item: Item) -> tuple[object, ...]:
 
 
 def followed(derived: Item, changes: Sequence[SourceChange], now: datetime) -> Item | None:
-    """Give what becomes of `derived` when its sources change: the same object, its next revision, or None: withdrawn."""
+    """Give what becomes of `derived` when its sources change: itself, its next revision, or None: withdrawn."""
     result = derived
     for change in changes:
         if change.after is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memoryos_memoryfs.domain.drafts import etag_of
-from memoryos_memoryfs.domain.items import Item, State
+from memoryos_memoryfs.domain.items import Item, State, Tier
 
 
 def seen_by_others(point: str, xid: int) -> str:
@@ -41,6 +41,11 @@ class Mark:
     """None: it made the revision; else the state that it changed."""
     to_state: State | None
 
+    @property
+    def of_tier(self) -> bool:
+        """Tell whether the item changed its tier only: from hot to cold or back."""
+        return self.from_state is not None and self.from_state is self.to_state
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
@@ -51,31 +56,47 @@ class Earlier:
     state: State | None = None
     """None: the one in which that revision was replaced."""
     forgotten_from: State | None = None
+    other_tier: bool = False
+    """It was in the other tier than that revision is, or was when it was replaced."""
 
 
 def before_all(marks: Sequence[Mark]) -> Earlier:
     """Give what an item was before the first of its changes."""
-    return _before(marks[0])
+    return _before(marks)
 
 
 def before_last(marks: Sequence[Mark], undone: Callable[[Mark], bool]) -> Earlier | None:
     """Give what an item was before the changes at its end that are to be undone; None where its last one is not.
 
-    A change that is to be undone but has another one built on it stays.
+    A change that is to be undone but has another one built on it stays; a
+    change of tier is not built on anything.
     """
-    first: Mark | None = None
+    back: list[Mark] = []
     for mark in reversed(marks):
-        if not undone(mark):
+        if undone(mark):
+            back.append(mark)
+        elif not mark.of_tier:
             break
-        first = mark
-    return None if first is None else _before(first)
+    return _before(back[::-1]) if back else None
 
 
-def _before(mark: Mark) -> Earlier:
-    if mark.from_state is None:
-        return Earlier(revision=mark.revision - 1)
-    back = mark.to_state if mark.from_state is State.FORGOTTEN else None
-    return Earlier(revision=mark.revision, state=mark.from_state, forgotten_from=back)
+def _before(marks: Sequence[Mark]) -> Earlier:
+    first = marks[0]
+    if first.from_state is None:
+        return Earlier(revision=first.revision - 1)
+    moves = sum(mark.of_tier for mark in marks if mark.revision == first.revision)
+    return Earlier(
+        revision=first.revision,
+        state=first.from_state,
+        forgotten_from=first.to_state if first.from_state is State.FORGOTTEN else None,
+        other_tier=moves % 2 == 1,
+    )
+
+
+def as_it_was(earlier: Earlier, item: Item) -> Item:
+    """Give `item`, which has the revision of `earlier`, in the state and tier in which it was then."""
+    tier = (Tier.HOT if item.tier is Tier.COLD else Tier.COLD) if earlier.other_tier else item.tier
+    return replace(item, state=earlier.state or item.state, tier=tier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

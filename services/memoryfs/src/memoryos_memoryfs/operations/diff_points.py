@@ -16,7 +16,7 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.answers import fitting
 from memoryos_memoryfs.domain.differences import Difference, difference
 from memoryos_memoryfs.domain.items import Item, State
-from memoryos_memoryfs.domain.points import Earlier, Mark, before_all
+from memoryos_memoryfs.domain.points import Mark, as_it_was, before_all
 from memoryos_memoryfs.operations.take_snapshot import found_snapshot
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import Work
@@ -131,14 +131,9 @@ class _Compared:
         states: dict[str, Item | None] = dict(today)
         for name, earlier in wanted.items():
             former = formers[name].item if name in formers else None
-            states[name] = _as_it_was(earlier, today[name] if earlier.revision == today[name].revision else former)
+            then = today[name] if earlier.revision == today[name].revision else former
+            states[name] = as_it_was(earlier, then) if then is not None and earlier.revision else None
         return states
-
-
-def _as_it_was(earlier: Earlier, item: Item | None) -> Item | None:
-    if item is None or earlier.revision == 0:
-        return None
-    return replace(item, state=earlier.state) if earlier.state else item
 
 
 def _fitting(found: Sequence[Difference]) -> int:

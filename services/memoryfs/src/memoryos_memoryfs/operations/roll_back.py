@@ -15,8 +15,8 @@ from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import SourceChange
-from memoryos_memoryfs.domain.items import Cause, Item, State
-from memoryos_memoryfs.domain.points import Earlier, Former, Mark, before_last, given_back, wider
+from memoryos_memoryfs.domain.items import Cause, Item, State, Tier
+from memoryos_memoryfs.domain.points import Earlier, Mark, as_it_was, before_last, given_back, wider
 from memoryos_memoryfs.errors import PathNotAllowed, WideningForbidden
 from memoryos_memoryfs.history_ports import Snapshot
 from memoryos_memoryfs.operations.refusals import recorded
@@ -211,6 +211,16 @@ class _Rollback:
             await self._work.items.set_state(back_again, State.ACTIVE, Cause.ROLLBACK)
             self._changes += [SourceChange(before=item, after=item) for item in back_again]
             self._result.restored_count += len(back_again)
+        await self._move_tiers(backs, frozenset(item.id for item in (*gone, *back_again)))
+
+    async def _move_tiers(self, backs: Sequence[_Back], counted: frozenset[str]) -> None:
+        """Put what has become cold, or hot again, back into the tier it was in."""
+        for tier in Tier:
+            moved = [b.before for b in backs if b.earlier.other_tier and b.before.tier is not tier]
+            if moved:
+                await self._work.history.move_tier([item.id for item in moved], tier)
+                self._changes += [SourceChange(before=item, after=item) for item in moved if item.id not in counted]
+                self._result.reverted_count += sum(item.id not in counted for item in moved)
 
     async def _revise(self, backs: Sequence[_Back]) -> None:
         """Make new revisions that equal earlier ones."""
@@ -222,13 +232,11 @@ class _Rollback:
             former = formers.get(back.before.id)
             if former is None:
                 continue  # its key is destroyed
-            if back.earlier.state is not None:
-                item = replace(former.item, state=back.earlier.state)
-                former = Former(item=item, forgotten_from=back.earlier.forgotten_from)
-            after = given_back(back.before, former.item, self._now)
+            hidden = former.forgotten_from if back.earlier.state is None else back.earlier.forgotten_from
+            after = given_back(back.before, as_it_was(back.earlier, former.item), self._now)
             self._check(back.before, after)
             change = again(self._parts, back.before, after, vectors.get(after.id))
-            revised.append(replace(change, forgotten_from=former.forgotten_from))
+            revised.append(replace(change, forgotten_from=hidden))
             self._count(back.before, after)
         await self._work.items.revise(revised, Cause.ROLLBACK)
         for change in revised:
