@@ -8,8 +8,10 @@ pytestmark = pytest.mark.integration
 # Derived indexes and due-queues: they hold ids and take the tenant as an argument (DESIGN §2).
 WITHOUT_ROW_SECURITY = (
     "harness.due_tasks",
+    "memoryfs.cold_tokens",
     "memoryfs.index_outbox",
     "memoryfs.item_access",
+    "memoryfs.item_claims",
     "memoryfs.item_embeds",
     "memoryfs.item_tokens",
     "memoryfs.item_vectors",
@@ -17,6 +19,7 @@ WITHOUT_ROW_SECURITY = (
     "memoryfs.vector_indexes",
     "memoryfs.revision_vectors",
     "memoryfs.due_bindings",
+    "memoryfs.upkeep_runs",
     "memoryfs.working_items",
     "toolgateway.dispatched",
 )
