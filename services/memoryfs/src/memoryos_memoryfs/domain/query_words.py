@@ -26,8 +26,12 @@ def last_message(text: str) -> str:
     Callers send a conversation as its messages, one a line (or more): what was
     said last is what is asked, the lines before say what it is about.
     """
-    spoken = [line for line in text.splitlines() if line.strip() and query_tokens(line)]
-    return spoken[-1] if len(spoken) > 1 else ""
+    lines = text.splitlines()
+    if len(lines) < 2:
+        return ""
+    spoken = (line for line in reversed(lines) if line.strip() and query_tokens(line))
+    last = next(spoken, "")
+    return last if next(spoken, None) is not None else ""
 
 
 def query_words(text: str) -> QueryWords:
