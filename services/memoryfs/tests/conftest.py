@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -29,9 +30,12 @@ from memoryos_models.errors import ModelUnavailable
 from memoryos_models.ports import Embedder, Vectors
 from memoryos_postgres.keyring import create_epoch_key
 from memoryos_telemetry import TelemetrySection
+from memoryos_testing.faulty_index import FaultyIndex
 from memoryos_testing.hash_embedder import HashEmbedder
 from memoryos_testing.postgres import Clone
+from memoryos_vectors.adapters.qdrant import connect
 from memoryos_vectors.config import PgVectorSection
+from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import DerivedIndex
 from memoryos_vectors.qdrant_config import QdrantSection
 
@@ -255,6 +259,17 @@ async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIte
 def service_embedder() -> FlakyEmbedder:
     """The embedder that a test gives to its services."""
     return FlakyEmbedder()
+
+
+@pytest.fixture(params=[url for url in (":memory:", os.environ.get("QDRANT_URL", "")) if url])
+async def faulty(request: pytest.FixtureRequest, service_embedder: FlakyEmbedder) -> AsyncIterator[FaultyIndex]:
+    """A Qdrant in local mode, and a real one where QDRANT_URL names it, with faults on the way to it."""
+    models = IndexedModels({service_embedder.model_id: service_embedder.dimensions})
+    prefix = f"test-{uuid.uuid4().hex}"
+    yield FaultyIndex(connect(request.param, models, prefix=prefix))
+    index = connect(request.param, models, prefix=prefix)  # the service has closed the other one
+    await index.drop()
+    await index.close()
 
 
 @pytest.fixture

@@ -9,9 +9,6 @@ import grpc
 import pytest
 from memoryos.jobs.v1 import jobs_pb2, jobs_pb2_grpc
 from memoryos.memoryfs.v1 import admin_pb2, memoryfs_pb2
-from memoryos_testing.faulty_index import FaultyIndex
-from memoryos_vectors.adapters.qdrant import connect
-from memoryos_vectors.models import IndexedModels
 
 pytestmark = pytest.mark.integration
 QDRANT, PGVECTOR = admin_pb2.INDEX_BACKEND_QDRANT, admin_pb2.INDEX_BACKEND_PGVECTOR
@@ -20,12 +17,6 @@ START, CUT_OVER, FINISH = (
     admin_pb2.MIGRATION_STEP_CUT_OVER,
     admin_pb2.MIGRATION_STEP_FINISH,
 )
-
-
-@pytest.fixture
-def faulty(service_embedder) -> FaultyIndex:
-    models = IndexedModels({service_embedder.model_id: service_embedder.dimensions})
-    return FaultyIndex(connect(":memory:", models))
 
 
 @pytest.fixture

@@ -10,20 +10,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2
 from memoryos_memoryfs.copy_worker import HEALTH_PART
-from memoryos_testing.faulty_index import FaultyIndex, deliver
-from memoryos_vectors.adapters.qdrant import connect
+from memoryos_testing.faulty_index import deliver
 from memoryos_vectors.errors import IndexUnavailable
-from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import IndexScope, VectorQuery
 
 pytestmark = pytest.mark.integration
 FALLBACK = memoryfs_pb2.DEGRADATION_INDEX_FALLBACK
-
-
-@pytest.fixture
-def faulty(service_embedder) -> FaultyIndex:
-    models = IndexedModels({service_embedder.model_id: service_embedder.dimensions})
-    return FaultyIndex(connect(":memory:", models))
 
 
 @pytest.fixture
@@ -188,10 +180,10 @@ async def test_what_is_written_is_found_by_meaning_at_once_whether_copied_or_not
 
 async def test_forgotten_while_pending_is_gone_and_stays_gone(on_qdrant, faulty):
     alice = on_qdrant.caller("alice")
-    kept, gone = await alice.write("oil filter"), await alice.write("oil filter, too")
+    kept, gone = await alice.write("oil filter"), await alice.write("a worn brake disc")
     await copied(on_qdrant)
     async with stopped_copying(on_qdrant, faulty):
-        fresh = await alice.write("oil filter of today")
+        fresh = await alice.write("the wiper squeaks")
         await alice.forget(gone, fresh)
         assert await points(faulty, on_qdrant) == sorted([kept, gone])
         assert await alice.read_ids("oil filter", top_k=5) == [kept]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,7 @@ from memoryos_memoryfs.operations.erase_copy import erase_from_copy, find_in_cop
 from memoryos_memoryfs.operations.migrate_index import BackendsDiffer, Step, run_move, take_step
 from memoryos_memoryfs.operations.verify_index import Drift, verify_index
 from memoryos_postgres import roles
-from memoryos_testing.faulty_index import FaultyIndex, deliver
-from memoryos_vectors.adapters.qdrant import connect
+from memoryos_testing.faulty_index import deliver
 from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import VectorEntry
 from memoryos_vectors.qdrant_config import QdrantSection
@@ -34,12 +34,6 @@ class Seen:
     async def at(self, phase: str, done: int, total: int, checkpoint=None) -> None:
         self.phases.append(phase)
         await asyncio.sleep(0)
-
-
-@pytest.fixture
-def faulty(service_embedder) -> FaultyIndex:
-    models = IndexedModels({service_embedder.model_id: service_embedder.dimensions})
-    return FaultyIndex(connect(":memory:", models))
 
 
 @pytest.fixture
@@ -125,6 +119,47 @@ async def test_there_and_back_while_writes_and_reads_go_on(service, parts, fault
     assert (state.serving, state.feeding, state.phase) == (Backend.PGVECTOR, False, Phase.NONE)
     assert set(await alice.read_ids("rivet", top_k=200)) == set(ids)
     assert set(await mallory.read_ids("rivet", top_k=200)) == set(foreign)
+
+
+async def test_both_backends_give_the_same_answers(service, parts):
+    rng = random.Random(11)
+    users = [service.caller(name) for name in ("alice", "bob", "carol")]
+    words = ["pump", "valve", "seal", "油泵", "阀门", "WR-1024", "leaks", "is new", "was changed", "停机"]
+    for n in range(90):
+        readers = rng.sample(["user:alice", "user:bob", "user:carol"], rng.randint(0, 2))
+        place = f"{users[0].path}/{rng.choice(['a', 'b', 'a/deep'])}"
+        text = " ".join(rng.sample(words, 3)) + f" {n}"
+        await users[n % 3].write(text, path=place, readers=readers)
+    await take_step(parts, parts.state, Step.START, Backend.QDRANT)
+    await run_move(parts, Seen())
+    asked = [
+        (
+            user,
+            " ".join(rng.sample(words, 2)),
+            f"{user.path}{rng.choice(['', '/a', '/b', '/none'])}",
+            rng.choice([1, 5, 50]),
+        )
+        for user in users
+        for _ in range(15)
+    ]
+
+    async def answers() -> list:
+        found = []
+        for user, text, path, top_k in asked:
+            answer = await user.read(text, path=path, top_k=top_k)
+            assert not answer.degradations
+            found.append({hit.item.id: hit.score for hit in answer.hits})
+        return found
+
+    by_pgvector = await answers()
+    await take_step(parts, parts.state, Step.CUT_OVER, Backend.QDRANT)
+    by_qdrant = await answers()
+    assert sum(map(len, by_pgvector)) > 100
+    for one, other in zip(by_pgvector, by_qdrant, strict=True):
+        assert list(one.values()) == pytest.approx(list(other.values()), abs=1e-3)
+        # Near ties may change places, or leave at the end of the list.
+        edge = min(one.values(), default=0.0) + 1e-3
+        assert {item_id for item_id, score in one.items() if score > edge} <= set(other)
 
 
 async def test_steps_out_of_time_are_refused(service, parts):

@@ -248,7 +248,8 @@ class QdrantVectorIndex:
         name = await self._name(model_id)
         with wire.translated():
             found = await self._client.facet(name, "tenant", limit=_TENANTS_MAX, exact=True, timeout=self._timeout_s)
-        return {str(hit.value): hit.count for hit in found.hits}
+        # A server names values of deleted points, too.
+        return {str(hit.value): hit.count for hit in found.hits if hit.count}
 
     async def _name(self, model_id: str) -> str:
         """Give the collection of a model; the local mode does not say by class that it has none."""
