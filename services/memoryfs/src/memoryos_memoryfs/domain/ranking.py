@@ -61,10 +61,10 @@ def boosted(hit: Hit, boosts: Boosts, now: datetime, uses: Mapping[str, int]) ->
     recency = newness(hit.item.valid_from, now, boosts.half_life) if boosts.recency else None
     importance = hit.item.importance if boosts.importance else None
     use = hits / (hits + USE_HALF) if boosts.use else None
-    gap = 1.0 - hit.score
+    left = 1.0
     for weight, part in ((boosts.recency, recency), (boosts.importance, importance), (boosts.use, use)):
-        gap *= 1.0 - weight * (part or 0.0) * hit.score
-    score = max(hit.score, min(1.0, 1.0 - gap))
+        left *= 1.0 - weight * (part or 0.0) * hit.score
+    score = min(1.0, hit.score + (1.0 - hit.score) * (1.0 - left))
     return replace(hit, score=score, recency=recency, importance=importance, use=use)
 
 
