@@ -153,21 +153,23 @@ class SourceChange:
 
     @property
     def matters(self) -> bool:
-        """Tell whether what was made from it has to change."""
+        """Tell whether something that was made from it may have to change."""
         before, after = self.before, self.after
         if after is None:
             return True
-        return self.corrected or self.narrowed or after.sensitivity > before.sensitivity or after.trust > before.trust
+        return (
+            self.corrects("") or self.narrowed or after.sensitivity > before.sensitivity or after.trust > before.trust
+        )
 
-    @property
-    def corrected(self) -> bool:
-        """Tell whether it says something else now, or is doubted."""
+    def corrects(self, derived_id: str) -> bool:
+        """Tell whether it says something else now, is doubted, or was replaced by something else than `derived_id`."""
         before, after = self.before, self.after
         if after is None:
             return False
+        replaced = after.state is State.SUPERSEDED and after.superseded_by != derived_id
         return (
             _said(before) != _said(after)
-            or (after.state is not before.state and after.state in (State.CANDIDATE, State.SUPERSEDED))
+            or (after.state is not before.state and (after.state is State.CANDIDATE or replaced))
             or (Flag.SOURCE_CHANGED | Flag.DISPUTED) & after.flags & ~before.flags != NO_FLAGS
         )
 
@@ -191,8 +193,6 @@ def followed(derived: Item, changes: Sequence[SourceChange], now: datetime) -> I
     for change in changes:
         if change.after is None:
             return None
-        if change.after.superseded_by == derived.id:
-            continue
         narrower = _narrowed(result, change) if change.narrowed else result
         if narrower is None:
             return None
@@ -201,7 +201,7 @@ def followed(derived: Item, changes: Sequence[SourceChange], now: datetime) -> I
             result = replace(result, sensitivity=max(result.sensitivity, change.after.sensitivity))
         if change.after.trust > change.before.trust:
             result = replace(result, trust=Trust.UNTRUSTED)
-        if change.corrected:
+        if change.corrects(derived.id):
             result = replace(result, flags=result.flags | Flag.SOURCE_CHANGED)
     if result == derived:
         return derived

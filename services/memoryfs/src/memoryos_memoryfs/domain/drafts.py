@@ -193,6 +193,8 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
     asked = draft.confidence if sets("confidence") else before.confidence
     confidence = _confidence(asked, origin, at)
     state = gate.gated_state(confidence, before.state, at.holding.gate)
+    if before.state is State.SUPERSEDED:
+        state = State.SUPERSEDED  # corrected for the history's sake, and for that of what was made from it
     payload = Payload(
         path=before.path,
         content=draft.content if sets("content") else before.payload.content,

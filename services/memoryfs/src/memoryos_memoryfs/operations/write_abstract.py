@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from memoryos_core.scope import Scope
-from memoryos_models.errors import ModelReplyInvalid
 from memoryos_models.ports import ChatMessage, ChatModel, ChatRequest, FinishReason, Role
 
 from memoryos_memoryfs.errors import AbstractUnavailable
@@ -58,5 +57,5 @@ async def _asked(chat: ChatModel, texts: str) -> str:
     )
     text = reply.content.strip()
     if reply.finish_reason is not FinishReason.STOP or not text or len(text.encode()) > _TEXT_BYTES_MAX:
-        raise ModelReplyInvalid
+        raise AbstractUnavailable("The model wrote no text that can be used.")
     return text

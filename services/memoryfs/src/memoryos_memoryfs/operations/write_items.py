@@ -17,7 +17,7 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import Draft, Moment, asked_end, changed_item, new_item
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
 from memoryos_memoryfs.domain.tokens import item_tokens
-from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, ItemStateForbids, NotOwner
+from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, NotOwner
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.operations.settle_entries import (
@@ -83,7 +83,7 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     worker has embedded them; when it is busy the call is refused (`EmbedderBusy`).
     A request_id that was answered before gets the same answer, whatever has
     changed since. Raises `PathNotAllowed`, `NotWriter`, `ReadersTooWide`,
-    `QuotaExceeded`, `ItemNotFound`, `NotOwner`, `EtagMismatch`, `ItemStateForbids`, `EmbeddingMismatch`.
+    `QuotaExceeded`, `ItemNotFound`, `NotOwner`, `EtagMismatch`, `EmbeddingMismatch`.
     """
     access.check_write(scope, command.path)
     _check_ids(command.drafts)
@@ -240,8 +240,6 @@ async def _revisions(parts: Parts, work: Work, asked: _Asked, locked: Mapping[st
         before = locked[draft.id]
         if not _updatable(moment, before):
             raise ItemNotFound
-        if before.state is State.SUPERSEDED:
-            raise ItemStateForbids(metadata={"id": before.id, "state": before.state.name})
         if draft.if_match and draft.if_match != before.etag:
             raise EtagMismatch(metadata={"id": before.id})
         if before.path not in holdings:
