@@ -209,6 +209,30 @@ FROM (
     WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
 ) AS whole;
 
+-- name: lexical_many
+-- The same for a query of many words, one entry for each of them that an item holds: asking an item for every word
+-- costs more than looking once through its words.
+SELECT held.*, whole.*
+FROM (
+    SELECT array_agg(item_id) AS ids, array_agg(length) AS lengths, array_agg(word.hash) AS hashes,
+        array_agg(word.count) AS counts
+    FROM (
+        SELECT item_id, length, hashes, counts
+        FROM memoryfs.item_tokens
+        WHERE tenant = %(tenant)s
+            AND hashes && %(hashes)s::int8[]
+            AND acl && %(reader_ids)s::int4[]
+            AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
+        LIMIT %(limit)s
+    ) AS matched, unnest(matched.hashes, matched.counts) AS word (hash, count)
+    WHERE word.hash = ANY (%(hashes)s::int8[])
+) AS held,
+(
+    SELECT count(*) AS item_count, coalesce(avg(length), 1)::float8 AS length_mean
+    FROM memoryfs.item_tokens
+    WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
+) AS whole;
+
 -- name: lexical_frequencies
 SELECT held.hash, count(*) AS frequency
 FROM memoryfs.item_tokens, unnest(hashes) AS held (hash)

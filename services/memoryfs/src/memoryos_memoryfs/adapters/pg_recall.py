@@ -14,6 +14,7 @@ from memoryos_memoryfs.adapters.dense_arm import search_dense
 from memoryos_memoryfs.adapters.matching_ids import matching_ids
 from memoryos_memoryfs.adapters.places import Place, place_of
 from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.adapters.word_counts import read_counts, statement_for
 from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.domain.query_words import QueryWords
@@ -99,31 +100,29 @@ class PgRecall:
             texts = await self._rarest(texts, _statement("lexical_frequencies", within, conditions), params)
         asked = list(dict.fromkeys(number for text in texts for number in text))
         held = await self._session.tx.fetch_one(
-            _statement("lexical", within, conditions),
+            _statement(statement_for(asked), within, conditions),
             {**params, "hashes": asked, "limit": MATCHED_MAX + 1},
             binary=True,
         )
         if held is None or not held["ids"]:
             return NOTHING
         corpus = Corpus(item_count=held["item_count"], length_mean=held["length_mean"])
-        counts = np.array(held["counts"], dtype=np.int64)
-        lengths = np.array(held["lengths"], dtype=np.int64)
+        found = read_counts(held, asked)
         columns = {number: n for n, number in enumerate(asked)}
         parts = [
             lexical_shares(
                 corpus,
                 np.array(list(text.values()), dtype=np.int64),
-                counts[:, [columns[number] for number in text]],
-                lengths,
+                found.counts[:, [columns[number] for number in text]],
+                found.lengths,
             )
             for text in texts
         ]
         shares = own_shares(parts[0], parts[1] if len(parts) > 1 else None)
-        ids: list[str] = held["ids"]
         return LexicalAnswer(
-            best=_best(ids, shares, limit),
-            shares=dict(zip(ids, shares.tolist(), strict=True)),
-            truncated=len(ids) > MATCHED_MAX,
+            best=_best(found.ids, shares, limit),
+            shares=dict(zip(found.ids, shares.tolist(), strict=True)),
+            truncated=len(found.ids) > MATCHED_MAX,
         )
 
     async def neighbours(self, within: Within, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
