@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from memoryos.memoryfs.v1 import item_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2
 from memoryos_sdk import Client, InvalidArgument, NotFound
-from memoryos_sdk.entries import FILTERS, read_filter, write_entry
+from memoryos_sdk.entries import write_entry
+from memoryos_sdk.filters import FILTERS, read_filter
 
 from .conftest import Services
 
@@ -150,6 +151,20 @@ def test_every_filter_reaches_its_field() -> None:
             "time": ("2025-07-01T00:00:00Z", None),
             "create_time": (None, datetime(2025, 8, 1, tzinfo=UTC)),
             "min_confidence": 0.5,
+            "tags_exact": ["z"],
+            "owner": "user:u1",
+            "kind": "semantic",
+            "origin": ["stated", "merged"],
+            "state": "active",
+            "trust": "untrusted",
+            "confidence": (0.8, None),
+            "importance": (None, 0.5),
+            "update_time": ("2025-07-01T00:00:00Z", None),
+            "pinned": False,
+            "attributes": {"amount": {"range": (2**53 + 1, None)}, ("a.b", "c"): "WR-1024", "x": {"in": [True]}},
+            "all_of": [{"pinned": True}],
+            "any_of": [{"user": "u"}],
+            "none_of": [{"tags": "t"}],
         },
         None,
     )
@@ -161,10 +176,45 @@ def test_every_filter_reaches_its_field() -> None:
     assert found.valid_from.start.ToJsonString() == "2025-07-01T00:00:00Z"
     assert not found.valid_from.HasField("end")
     assert (found.create_time.HasField("start"), found.min_confidence) == (False, 0.5)
-    assert {f.name for f in found.DESCRIPTOR.fields} == {
-        "tags_all", "tags_any", "users", "valid_from", "create_time", "min_confidence"
-    }  # fmt: skip
+    assert found.tags_exact == filter_pb2.TagSet(tags=["z"])
+    assert (list(found.owners), list(found.kinds)) == (["user:u1"], ["semantic"])
+    assert list(found.origins) == [item_pb2.ORIGIN_STATED, item_pb2.ORIGIN_MERGED]
+    assert (list(found.states), list(found.trusts)) == ([item_pb2.STATE_ACTIVE], [item_pb2.TRUST_UNTRUSTED])
+    assert (found.confidence.min, found.confidence.HasField("max")) == (0.8, False)
+    assert (found.importance.HasField("min"), found.importance.max) == (False, 0.5)
+    assert found.update_time.HasField("start")
+    assert found.pinned is False
+    assert found.HasField("pinned")
+    assert [list(one.path) for one in found.attributes] == [["amount"], ["a.b", "c"], ["x"]]
+    assert found.attributes[0].range.min.integer == 2**53 + 1
+    assert found.attributes[1].eq.text == "WR-1024"
+    assert [value.flag for value in getattr(found.attributes[2], "in").values] == [True]
+    assert (found.all_of[0].pinned, found.any_of[0].users, found.none_of[0].tags_all) == (True, ["u"], ["t"])
+    set_fields = {descriptor.name for descriptor, _ in found.ListFields()}
+    assert set_fields == {f.name for f in found.DESCRIPTOR.fields}
     assert len(FILTERS) == len(found.DESCRIPTOR.fields)
+
+
+@pytest.mark.parametrize(
+    ("filters", "field"),
+    [
+        ({"taggs": "a"}, "filters.taggs"),
+        ({"tags": []}, "filters.tags"),
+        ({"pinned": 1}, "filters.pinned"),
+        ({"confidence": 0.8}, "filters.confidence"),
+        ({"origin": "told"}, "filters.origin"),
+        ({"any_of": []}, "filters.any_of"),
+        ({"none_of": [{"x": 1}]}, "filters.none_of[0].x"),
+        ({"attributes": {"a": {"like": "x"}}}, "filters.attributes.a"),
+        ({"attributes": {"a": {"in": []}}}, "filters.attributes.a"),
+        ({"attributes": {"a": 2**63}}, "filters.attributes.a"),
+        ({"attributes": {"a": None}}, "filters.attributes.a"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_refused_not_left_out(filters: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        read_filter(filters, None)
+    assert [v.field for v in caught.value.violations] == [field]
 
 
 async def test_forget_takes_one_or_many_ids_never_a_string_of_letters(client: Client, services: Services) -> None:

@@ -9,12 +9,15 @@ from typing import Self
 
 import grpc
 from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
+from memoryos.jobs.v1 import jobs_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
 
 from memoryos_sdk.decisions import Decisions
+from memoryos_sdk.index import Index
 from memoryos_sdk.invocation import RETRY, TIMEOUT_S, Channels, Invocation, Retry, TokenSource
+from memoryos_sdk.jobs import Jobs
 from memoryos_sdk.memory import MemoryFS
 from memoryos_sdk.reviews import Reviews
 from memoryos_sdk.sessions import Sessions
@@ -82,6 +85,16 @@ class Client:
     def memory(self) -> MemoryFS:
         """Memory: `fs = client.memory`."""
         return MemoryFS(memoryfs_pb2_grpc.MemoryFSStub(self._channels.get(self._addresses.memoryfs)), self._invocation)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Long operations of MemoryFS."""
+        return Jobs(jobs_pb2_grpc.JobsStub(self._channels.get(self._addresses.memoryfs)), self._invocation)
+
+    @cached_property
+    def index(self) -> Index:
+        """The vector index, for operators."""
+        return Index(memoryfs_pb2_grpc.MemoryFSStub(self._channels.get(self._addresses.memoryfs)), self._invocation)
 
     @cached_property
     def tools(self) -> Tools:

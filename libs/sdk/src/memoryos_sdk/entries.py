@@ -1,8 +1,4 @@
-"""`meta` and `filters` as callers write them → WriteEntry and Filter.
-
-Both are closed: an unknown key is InvalidArgument, because a mistyped filter
-that is silently ignored would widen the answer.
-"""
+"""`meta` as callers write it → WriteEntry. Closed: an unknown key is InvalidArgument, for a mistyped one is lost."""
 
 from __future__ import annotations
 
@@ -12,13 +8,13 @@ from datetime import timedelta, tzinfo
 from typing import Any, Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
-from memoryos.memoryfs.v1 import filter_pb2, item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_core.canonical import canonical_json
 from memoryos_core.errors import InvalidField
 
 from memoryos_sdk.errors import InvalidArgument
 from memoryos_sdk.names import number
-from memoryos_sdk.times import time_range, timestamp
+from memoryos_sdk.times import timestamp
 
 Entry = memoryfs_pb2.WriteEntry
 Embedding = tuple[str, Sequence[float]]
@@ -59,43 +55,6 @@ def write_entry(
     if item_id:
         entry.update_mask.CopyFrom(FieldMask(paths=changed))
     return entry
-
-
-def read_filter(filters: Mapping[str, Any] | None, zone: tzinfo | None) -> filter_pb2.Filter:
-    """Give the Filter of `filters`; None and {} are no condition."""
-    found = filter_pb2.Filter()
-    for key, value in (filters or {}).items():
-        field = f"filters.{key}"
-        if key not in FILTERS:
-            raise InvalidArgument.of(field, f"unknown; known are {', '.join(FILTERS)}")
-        if value is None:
-            continue
-        if key == "user":
-            found.users.extend(_words(value, field))
-        elif key == "tags":
-            found.tags_all.extend(_words(value, field))
-        elif key == "tags_any":
-            found.tags_any.extend(_words(value, field))
-        elif key == "time":
-            found.valid_from.CopyFrom(time_range(value, zone, field))
-        elif key == "create_time":
-            found.create_time.CopyFrom(time_range(value, zone, field))
-        else:
-            _set_plain(found, "min_confidence", value, field)
-    return found
-
-
-FILTERS: Final = ("user", "tags", "tags_any", "time", "create_time", "min_confidence")
-"""Keys of `filters`: user (one or any of several), tags (all of them), tags_any (one of them),
-time and create_time (half-open pairs), min_confidence."""
-
-
-def _words(value: object, field: str) -> list[str]:
-    """Give one or several strings as a list; an empty list would be no condition and is refused."""
-    words = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple | set) else []
-    if not words or not all(isinstance(w, str) for w in words):
-        raise InvalidArgument.of(field, "must be a string or a list of at least one string")
-    return words
 
 
 def _set_plain(message: Any, name: str, value: Any, field: str) -> None:
@@ -159,6 +118,12 @@ def _set_ttl(entry: Entry, value: Any, _zone: tzinfo | None, field: str) -> None
     entry.ttl.FromTimedelta(value)
 
 
+def _set_pinned(entry: Entry, value: Any, _zone: tzinfo | None, field: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidArgument.of(field, "must be true or false")
+    entry.pinned = value
+
+
 _META: Final[dict[str, tuple[str, _Setter]]] = {
     "user": _plain("user"),
     "time": _time("valid_from"),
@@ -175,6 +140,7 @@ _META: Final[dict[str, tuple[str, _Setter]]] = {
     "event_key": _message("event_key"),
     "expire_time": _time("expire_time"),
     "ttl": ("ttl", _set_ttl),
+    "pinned": ("pinned", _set_pinned),
 }
 
 

@@ -11,7 +11,7 @@ import inspect
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final
@@ -116,7 +116,7 @@ class Invocation:
             await asyncio.sleep(pause_s)
         raise AssertionError("unreachable")
 
-    async def stream(self, method: Any, request: Any, *, timeout_s: float | None = None) -> AsyncIterator[Any]:
+    async def stream(self, method: Any, request: Any, *, timeout_s: float | None = None) -> AsyncGenerator[Any, None]:
         """Give the answers of one stream, once: whoever can resume it retries. Raises as `unary`."""
         call = method(request, timeout=timeout_s, metadata=await self.metadata())
         try:

@@ -59,11 +59,23 @@ class Item:
     event_key: dict[str, str]
     embedding_model: str
     embed_state: str
+    pinned: bool
+    corroboration_count: int
+    """Independent sources that said the same, beside the first."""
+    flags: tuple[str, ...]
+    """What a reader should know: instruction_like, source_changed, disputed."""
+    hit_count: int | None
+    last_hit_time: datetime | None
+    """How it was used; None unless asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What became of one entry. `gated`: below the confidence gate, so it is a candidate."""
+    """What became of one entry. `gated`: below the confidence gate, so it is a candidate.
+
+    `outcome`: created, updated, corroborated (it re-states the item `id` from an
+    independent source) or known (from the same source: nothing was changed).
+    """
 
     id: str
     revision: int
@@ -71,6 +83,9 @@ class WriteResult:
     state: str
     gated: bool
     embed_state: str
+    outcome: str
+    superseded_ids: tuple[str, ...]
+    """Items about the same event that it replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +96,12 @@ class Hit:
     score: float
     dense: float | None
     lexical: float | None
+    neighbours: float | None
+    """What the turns beside it in its session added."""
+    recency: float | None
+    importance: float | None
+    use: float | None
+    rerank: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +172,11 @@ def item(message: item_pb2.Item) -> Item:
         else {},
         embedding_model=message.embedding_model,
         embed_state=word(item_pb2.EmbedState, message.embed_state),
+        pinned=message.pinned,
+        corroboration_count=message.corroboration_count,
+        flags=tuple(word(item_pb2.ItemFlag, flag) for flag in message.flags),
+        hit_count=message.access.hit_count if message.HasField("access") else None,
+        last_hit_time=moment(message.access, "last_hit_time"),
     )
 
 
@@ -163,6 +189,8 @@ def write_result(message: memoryfs_pb2.WriteResult) -> WriteResult:
         state=word(item_pb2.State, message.state),
         gated=message.gated,
         embed_state=word(item_pb2.EmbedState, message.embed_state),
+        outcome=word(memoryfs_pb2.WriteOutcome, message.outcome),
+        superseded_ids=tuple(message.superseded_ids),
     )
 
 
@@ -173,11 +201,17 @@ def read_result(message: memoryfs_pb2.ReadResponse) -> ReadResult:
             Hit(
                 item=item(hit.item),
                 score=hit.score,
-                dense=hit.details.dense if hit.details.HasField("dense") else None,
-                lexical=hit.details.lexical if hit.details.HasField("lexical") else None,
+                **score_parts(hit.details),
             )
             for hit in message.hits
         ),
         exactness=word(memoryfs_pb2.Exactness, message.exactness),
         degradations=tuple(word(memoryfs_pb2.Degradation, d) for d in message.degradations),
     )
+
+
+def score_parts(details: memoryfs_pb2.ScoreDetails) -> dict[str, float | None]:
+    """Give the parts of a score by name; None where a part did not take part."""
+    names = ("dense", "lexical", "neighbours", "recency", "importance", "use", "rerank")
+    present = {descriptor.name for descriptor, _ in details.ListFields()}
+    return {name: getattr(details, name) if name in present else None for name in names}

@@ -129,7 +129,7 @@ class Tasks:
         while True:
             request = tasks_pb2.WatchTaskRequest(id=id, after_sequence=after_sequence)
             try:
-                async with aclosing(self._invocation.stream(self._stub.WatchTask, request)) as answers:  # type: ignore[type-var]
+                async with aclosing(self._invocation.stream(self._stub.WatchTask, request)) as answers:
                     async for answer in answers:
                         if answer.sequence <= after_sequence:
                             continue
