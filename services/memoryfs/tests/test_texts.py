@@ -128,3 +128,34 @@ async def test_content_of_the_largest_size_is_kept_and_its_end_is_found(alice):
 async def test_binary_looking_content_is_text(alice):
     text = base64.b64encode(bytes(range(256))).decode()
     assert (await alice.get(await alice.write(text))).content == text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "query"),
+    [
+        ("WR-1024", ["WR-1025", "WR-10240", "XWR-1024", "WR-102"], "WR-1024"),
+        ("WR-1024", ["WR-1025", "WR-10240", "XWR-1024", "WR-102"], "ｗｒ－１０２４"),
+        ("WR-1024", ["WR-1025", "WR-10240"], "客户 WR-1024 的订单在哪里"),
+        ("5Z3-M6x20", ["5Z3-M6x25", "5Z4-M6x20", "5Z3-M8x20"], "5z3-m6x20"),
+        ("A.12-34/B", ["A.12-34/C", "A.12-35/B", "B.12-34/A"], "where is part A.12-34/B"),
+        ("mem_01ARZ3NDEKTSV4RRFFQ69G5FAV", ["mem_01ARZ3NDEKTSV4RRFFQ69G5FAW"], "mem_01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        ("2025-07-01", ["2025-07-10", "2025-01-07"], "2025-07-01"),
+    ],
+)
+async def test_an_identifier_is_found_before_those_that_look_like_it(alice, wanted, others, query):
+    entries = [memoryfs_pb2.WriteEntry(content=f"order {name} left the hall") for name in [*others, wanted] * 2]
+    noise = [memoryfs_pb2.WriteEntry(content=f"nothing to do with it {n}") for n in range(8)]
+    await alice.write_entries([*entries, *noise])
+    hits = (await alice.read(query, top_k=4)).hits
+    assert [wanted in hit.item.content.split() for hit in hits] == [True, True, False, False]
+    assert hits[1].score > hits[2].score
+
+
+@pytest.mark.parametrize("query", ["\u200b", "\ufeff\u2060", "\u3000", "\n\t", "\u00ad"])
+async def test_a_query_of_nothing_visible_never_breaks_with_other_parts(alice, query):
+    ids = {await alice.write("first thing"), await alice.write("second matter")}
+    now = await alice.get(next(iter(ids)))
+    for fields in ({}, {"diversity": 1.0}, {"boosts": memoryfs_pb2.Boosts(recency=1)}, {"valid_at": now.valid_from}):
+        assert set(await alice.read_ids(query, **fields)) <= ids
+    assert set(await alice.read_ids(query)) == ids
+    assert set(await alice.read_ids(query, as_of=now.create_time)) <= ids

@@ -21,46 +21,66 @@ LIMIT %(limit)s;
 
 -- name: known_then
 -- What was current at an instant, as it was: of items that are readable today (row-level security of items; that of
--- earlier revisions follows it while memoryos.known_then is on), neither forgotten then nor now.
-SELECT past.*
-FROM (
-    SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-        forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-        superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+-- earlier revisions follows it while memoryos.known_then is on), neither forgotten then nor now. The revisions are
+-- chosen first and read then, so that no payload is sorted.
+WITH chosen AS MATERIALIZED (
+    SELECT past.id, past.revision, past.create_time
     FROM (
+        SELECT id, revision, create_time
+        FROM (
+            SELECT id, revision, path_id, tags, owner, user_label, trust, origin, confidence, importance, state, pinned,
+                attributes, valid_from, valid_to, create_time, update_time, expire_time, tier
+            FROM memoryfs.items
+            WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[]) AND update_time <= %(at)s
+            UNION ALL
+            SELECT id, revision, path_id, tags, owner, user_label, trust, origin, confidence, importance, state, pinned,
+                attributes, valid_from, valid_to, create_time, update_time, expire_time, tier
+            FROM memoryfs.item_revisions
+            WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[])
+                AND update_time <= %(at)s AND replace_time > %(at)s
+        ) AS both_places
+        WHERE state = ANY (%(states)s::int2[])
+            AND tier = ANY (%(tiers)s::int2[])
+            AND (expire_time IS NULL OR expire_time > %(at)s)
+            AND (%(valid_at)s::timestamptz IS NULL
+                OR (valid_from <= %(valid_at)s AND (valid_to IS NULL OR valid_to > %(valid_at)s)))
+            AND /*filter*/
+    ) AS past
+    JOIN memoryfs.items AS today ON today.tenant = %(tenant)s AND today.id = past.id
+    WHERE today.state <> 4
+        AND today.sensitivity <= %(clearance)s
+        AND (today.expire_time IS NULL OR today.expire_time > %(now)s)
+        AND NOT EXISTS (
+            SELECT 1 FROM memoryfs.item_changes AS c
+            WHERE c.tenant = %(tenant)s AND c.item_id = past.id AND c.change_time <= %(at)s AND c.to_state = 4
+                AND NOT EXISTS (
+                    SELECT 1 FROM memoryfs.item_changes AS d
+                    WHERE d.tenant = %(tenant)s AND d.item_id = c.item_id
+                        AND d.change_time > c.change_time AND d.change_time <= %(at)s
+                )
+        )
+    ORDER BY past.create_time DESC, past.id DESC
+    LIMIT %(limit)s
+)
+SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+FROM (
+    SELECT i.* FROM chosen JOIN (
         SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
-            derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count, path_id,
-            attributes
-        FROM memoryfs.items
-        WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[]) AND update_time <= %(at)s
-        UNION ALL
+            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+            superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+        FROM memoryfs.items WHERE tenant = %(tenant)s
+    ) AS i USING (id, revision)
+    UNION ALL
+    SELECT r.* FROM chosen JOIN (
         SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
-            derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count, path_id,
-            attributes
-        FROM memoryfs.item_revisions
-        WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[])
-            AND update_time <= %(at)s AND replace_time > %(at)s
-    ) AS both_places
-    WHERE state = ANY (%(states)s::int2[])
-        AND tier = ANY (%(tiers)s::int2[])
-        AND (expire_time IS NULL OR expire_time > %(at)s)
-        AND (%(valid_at)s::timestamptz IS NULL
-            OR (valid_from <= %(valid_at)s AND (valid_to IS NULL OR valid_to > %(valid_at)s)))
-        AND /*filter*/
-) AS past
-JOIN memoryfs.items AS today ON today.tenant = %(tenant)s AND today.id = past.id
-WHERE today.state <> 4
-    AND today.sensitivity <= %(clearance)s
-    AND (today.expire_time IS NULL OR today.expire_time > %(now)s)
-    AND NOT coalesce((
-        SELECT c.to_state = 4 FROM memoryfs.item_changes c
-        WHERE c.tenant = %(tenant)s AND c.item_id = past.id AND c.change_time <= %(at)s
-        ORDER BY c.change_time DESC LIMIT 1
-    ), false)
-ORDER BY past.create_time DESC, past.id DESC
-LIMIT %(limit)s;
+            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
+            superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+        FROM memoryfs.item_revisions WHERE tenant = %(tenant)s
+    ) AS r USING (id, revision)
+) AS found
+ORDER BY create_time DESC, id DESC;
 
 -- name: uses
 SELECT item_id, hits FROM memoryfs.item_access WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
