@@ -81,9 +81,8 @@ class Tx:
         with translated():
             opening = [] if self._begun else self._opening()
             self._begun = True
-            defaults = [Statement(f"SET LOCAL {name} TO DEFAULT") for name in settings]
-            before, after = [*opening, _setting(settings)], defaults
-            results = await run_together(self._connection, [*before, Statement(query, params, binary), *after])
+            before, after = [*opening, _setting(settings)], _setting(dict.fromkeys(settings))
+            results = await run_together(self._connection, [*before, Statement(query, params, binary), after])
             return rows_of(self._connection, results[len(before)])
 
     async def set_local(self, settings: Mapping[str, str]) -> None:
@@ -210,7 +209,7 @@ class Tx:
             await connection.close()
 
 
-def _setting(settings: Mapping[str, str]) -> Statement:
-    """Give the statement that sets parameters until the end of the transaction."""
+def _setting(settings: Mapping[str, str | None]) -> Statement:
+    """Give the statement that sets parameters until the end of the transaction; None: to the session's own value."""
     calls = ", ".join(f"set_config('{name}', %s, true)" for name in settings)
     return Statement(f"SELECT {calls}", tuple(settings.values()))

@@ -61,7 +61,7 @@ FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = 'memoryfs.item_vectors'::regclass AND c.relname ~ '^item_vectors_(near|few)_[0-9a-f]{16}$';
 
 -- name: create_few
-CREATE INDEX CONCURRENTLY IF NOT EXISTS {few} ON memoryfs.item_vectors USING gin (acl, path_id)
+CREATE INDEX CONCURRENTLY IF NOT EXISTS {few} ON memoryfs.item_vectors USING gin (acl, path_id) WITH (fastupdate = off)
 WHERE tenant = {tenant} AND model_id = {model_id};
 
 -- name: create_near

@@ -14,7 +14,9 @@ from memoryos_vectors.config import PgVectorSection
 _QUERIES = queries.load("memoryos_vectors")
 KNOWN_S: Final = 10.0
 """How long the list is believed. A stale one costs time, never an answer: either route is complete."""
-FEW: Final = {"enable_seqscan": "off", "enable_indexscan": "off", "enable_indexonlyscan": "off"}
+CUSTOM: Final = {"plan_cache_mode": "force_custom_plan"}
+"""A plan made without the tenant's name does not know its partial indexes, nor how many rows there are."""
+FEW: Final = {**CUSTOM, "enable_seqscan": "off", "enable_indexscan": "off", "enable_indexonlyscan": "off"}
 """Planned like this, a statement is answered by a bitmap of the rows that match, never by a walk of the tenant's."""
 
 
@@ -27,6 +29,7 @@ class AnnRoutes:
         self._ready: frozenset[tuple[str, str]] = frozenset()
         self._until = float("-inf")
         self.near: Mapping[str, str] = {
+            **CUSTOM,
             # Only the HNSW index gives this order without a sort.
             "enable_sort": "off",
             "enable_seqscan": "off",

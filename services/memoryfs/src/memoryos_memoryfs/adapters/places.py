@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from memoryos_core.paths import MemoryPath
 from memoryos_postgres import queries
+from memoryos_vectors.adapters.pgvector_routes import CUSTOM
 
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
@@ -24,6 +25,7 @@ class Place:
 
 async def place_of(session: Session, *paths: MemoryPath) -> Place:
     """Give the numbers for all of `paths` together; both sets are empty where nothing was ever written."""
+    await session.tx.set_local(CUSTOM)  # recall and lists: tenants differ too much for one plan
     key = (await session.keys()).tokens
     starts = [path_key(key, path) for path in paths]
     params = {"tenant": session.tenant, "starts": starts, "ends": [subtree_end(start) for start in starts]}
