@@ -108,7 +108,7 @@ CREATE POLICY own_insert ON memoryfs.item_revisions FOR INSERT WITH CHECK (
 -- Counts and bytes of a subtree are answered by the index alone.
 DROP INDEX memoryfs.items_by_path;
 CREATE INDEX items_by_path ON memoryfs.items (tenant, path_id)
-    INCLUDE (id, owner, acl, state, sensitivity, content_bytes, tier, embed_state, create_time, expire_time);
+    INCLUDE (id, owner, user_label, acl, state, sensitivity, content_bytes, tier, embed_state, create_time, expire_time);
 
 -- What is below a path whoever may read it: the start of a counter.
 CREATE FUNCTION memoryfs.used_below(first_key bytea, end_key bytea, OUT item_count int8, OUT byte_count int8)
