@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from memoryos_vectors.errors import IndexRefused, IndexUnavailable
 from memoryos_vectors.ports import Exactness, IndexScope, VectorAnswer, VectorIndex, VectorQuery
 
 from memoryos_memoryfs.adapters.pg_truth_vectors import QUERIES
 from memoryos_memoryfs.adapters.session import Session
-
-ALLOWED_IN_TRUTH_MAX: Final = 10_000
-"""A filter's answer up to this size is compared in PostgreSQL, where it was made: no list of ids travels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +23,12 @@ async def search_dense(session: Session, scope: IndexScope, query: VectorQuery) 
     """Give the nearest entries, complete whatever the copy knows and whether it answers.
 
     The changes that wait are noted before the copy is asked: whatever is not
-    among them is in the copy, and those among them PostgreSQL answers for.
+    among them is in the copy, and those among them PostgreSQL answers for. A
+    filter's answer is compared in PostgreSQL, where it was made: sending its ids
+    to Qdrant costs more from a few hundred on, and seconds for the most.
     """
     truth, copy = session.vectors(), session.shared.copy
-    small = query.allowed_ids is not None and len(query.allowed_ids) <= ALLOWED_IN_TRUTH_MAX
-    if copy is None or small:
+    if copy is None or query.allowed_ids is not None:
         return DenseFound(await truth.search(scope, query))
     params = {"tenant": scope.tenant, "limit": copy.pending_max + 1}
     route = await session.tx.fetch_one(QUERIES["route"], params)
@@ -52,10 +49,9 @@ async def _completed(
     truth: VectorIndex, scope: IndexScope, query: VectorQuery, known: VectorAnswer, pending: frozenset[str]
 ) -> VectorAnswer:
     """Give the copy's answer with what waits, by exact score."""
-    waiting = pending if query.allowed_ids is None else pending & query.allowed_ids
-    if not waiting:
+    if not pending:
         return known
-    added = await truth.search(scope, replace(query, allowed_ids=waiting))
+    added = await truth.search(scope, replace(query, allowed_ids=pending))
     hits = sorted((*known.hits, *added.hits), key=lambda hit: (-hit.score, hit.item_id))
     exact = known.exactness is Exactness.EXACT and added.exactness is Exactness.EXACT
     return VectorAnswer(
