@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from memoryos.memoryfs.v1 import filter_pb2, memoryfs_pb2
+from memoryos.type.v1 import common_pb2
 from memoryos_core.canonical import canonical_json
 from memoryos_core.ids import SequenceIds
 from memoryos_core.paths import MemoryPath
@@ -188,6 +189,29 @@ def test_what_cannot_be_answered_is_refused_by_name(message, field):
     with pytest.raises(FilterInvalid) as refused:
         filter_of(message)
     assert [violation.field.startswith(field) for violation in refused.value.violations] == [True]
+
+
+LATER = b"\xfa\x7f\x01x"
+"""Field 2047 of a later version."""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Filter.FromString(LATER),
+        Filter(any_of=[Filter.FromString(Filter(pinned=True).SerializeToString() + LATER)]),
+        Filter(tags_exact=filter_pb2.TagSet.FromString(LATER)),
+        Filter(confidence=filter_pb2.NumberRange.FromString(LATER)),
+        Filter(valid_from=common_pb2.TimeRange.FromString(LATER)),
+        Filter(attributes=[Condition.FromString(at("a", eq=1).SerializeToString() + LATER)]),
+        Filter(attributes=[Condition(path=["a"], eq=Value.FromString(value(1).SerializeToString() + LATER))]),
+        Filter(attributes=[at("a", not_in=filter_pb2.AttributeValues.FromString(LATER))]),
+        Filter(attributes=[at("a", range=type(between()).FromString(between(1).SerializeToString() + LATER))]),
+    ],
+)
+def test_a_condition_of_a_later_version_is_refused_not_dropped(message):
+    with pytest.raises(FilterInvalid):
+        filter_of(message)
 
 
 def test_the_limits_themselves_are_allowed():

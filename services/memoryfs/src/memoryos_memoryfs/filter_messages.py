@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 from memoryos.memoryfs.v1 import filter_pb2
 from memoryos.type.v1 import common_pb2
 from memoryos_core.errors import FieldViolation
@@ -33,6 +35,12 @@ def invalid(name: str, description: str) -> FilterInvalid:
     return FilterInvalid(f"{name}: {description}", violations=(FieldViolation(name, description),))
 
 
+def _check_known(message: Message, name: str) -> None:
+    """Raise FilterInvalid for fields that this service does not know: a later client's condition is not dropped."""
+    if len(UnknownFieldSet(message)):
+        raise invalid(name, "has a field that this service does not know")
+
+
 def filter_of(message: filter_pb2.Filter, name: str = "filter") -> f.Filter:
     """Give the filter of a message; `name` is its field in the request. An empty one is NO_FILTER.
 
@@ -42,15 +50,17 @@ def filter_of(message: filter_pb2.Filter, name: str = "filter") -> f.Filter:
     kinds, a NUL, a number that is none.
     """
     if not message.ListFields():
+        _check_known(message, name)
         return f.NO_FILTER
     return _filter(message, name, 1, _Count())
 
 
 def _filter(message: filter_pb2.Filter, name: str, depth: int, count: _Count) -> f.Filter:
+    _check_known(message, name)
     if depth > f.DEPTH_MAX:
         raise invalid(name, f"deeper than {f.DEPTH_MAX} filters")
     own = [
-        *_tags(message),
+        *_tags(message, name),
         *_labels(message, name),
         *_numbers(message, name),
         *_times(message, name),
@@ -70,12 +80,13 @@ def _filter(message: filter_pb2.Filter, name: str, depth: int, count: _Count) ->
     return own[0] if len(own) == 1 else f.AllOf(tuple(own))
 
 
-def _tags(message: filter_pb2.Filter) -> Iterable[f.Filter]:
+def _tags(message: filter_pb2.Filter, name: str) -> Iterable[f.Filter]:
     if message.tags_all:
         yield f.Tagged(f.TagRule.ALL, tuple(message.tags_all))
     if message.tags_any:
         yield f.Tagged(f.TagRule.ANY, tuple(message.tags_any))
     if message.HasField("tags_exact"):
+        _check_known(message.tags_exact, f"{name}.tags_exact")
         yield f.Tagged(f.TagRule.EXACT, tuple(message.tags_exact.tags))
 
 
@@ -104,6 +115,7 @@ def _numbers(message: filter_pb2.Filter, name: str) -> Iterable[f.Filter]:
     for quantity in f.Quantity:
         if message.HasField(quantity.value):
             asked: filter_pb2.NumberRange = getattr(message, quantity)
+            _check_known(asked, f"{name}.{quantity}")
             low = _finite(asked.min, f"{name}.{quantity}.min") if asked.HasField("min") else None
             high = _finite(asked.max, f"{name}.{quantity}.max") if asked.HasField("max") else None
             yield f.NumberIn(quantity=quantity, min=low, max=high, max_inclusive=asked.max_inclusive)
@@ -113,6 +125,7 @@ def _times(message: filter_pb2.Filter, name: str) -> Iterable[f.Filter]:
     for moment in f.Moment:
         if message.HasField(moment.value):
             asked: common_pb2.TimeRange = getattr(message, moment)
+            _check_known(asked, f"{name}.{moment}")
             yield f.TimeIn(
                 moment=moment,
                 start=instant(asked.start, f"{name}.{moment}.start") if asked.HasField("start") else None,
@@ -121,6 +134,7 @@ def _times(message: filter_pb2.Filter, name: str) -> Iterable[f.Filter]:
 
 
 def _attribute(message: filter_pb2.AttributeCondition, name: str) -> f.Filter:
+    _check_known(message, name)
     if any("\0" in key for key in message.path):
         raise invalid(f"{name}.path", "no attribute with a NUL can be asked for")
     if not 1 <= len(message.path) <= f.DEPTH_MAX:
@@ -150,10 +164,12 @@ def _test(message: filter_pb2.AttributeCondition, name: str) -> f.Test:
 
 
 def _values(message: filter_pb2.AttributeValues, name: str) -> tuple[f.Value, ...]:
+    _check_known(message, name)
     return tuple(_value(one, f"{name}.values[{n}]") for n, one in enumerate(message.values))
 
 
 def _between(message: filter_pb2.AttributeRange, name: str) -> f.Between:
+    _check_known(message, name)
     low = _value(message.min, f"{name}.min") if message.HasField("min") else None
     high = _value(message.max, f"{name}.max") if message.HasField("max") else None
     bounds = [bound.kind for bound in (low, high) if bound is not None]
@@ -165,6 +181,7 @@ def _between(message: filter_pb2.AttributeRange, name: str) -> f.Between:
 
 
 def _value(message: filter_pb2.AttributeValue, name: str) -> f.Value:
+    _check_known(message, name)
     match message.WhichOneof("value"):
         case "text":
             if "\0" in message.text:
