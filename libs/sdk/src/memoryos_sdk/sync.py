@@ -57,7 +57,10 @@ class Waiting:
         self._loop = loop
 
     def __getattr__(self, name: str) -> Any:
-        return _wrapped(getattr(self._inner, name), self._loop)
+        async def found() -> Any:  # a channel belongs to the loop in which it is first asked for
+            return getattr(self._inner, name)
+
+        return _wrapped(self._loop.wait(found()), self._loop)
 
     def __dir__(self) -> list[str]:
         return dir(self._inner)

@@ -337,8 +337,20 @@ class Storage(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How an item was used."""
+
+    hits: int
+    last_time: datetime | None
+    """When an answer of Read held it last; None: never, or not counted yet."""
+
+
 class HitCounter(Protocol):
     """How often answers held an item."""
+
+    async def used(self, tenant: str, item_id: str) -> Use:
+        """Give the use of an item, of which the caller must know that it may be seen."""
 
     def note(self, tenant: str, ids: Iterable[str]) -> None:
         """Count one hit of each; never fails and never waits."""

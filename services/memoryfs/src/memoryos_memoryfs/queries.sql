@@ -290,6 +290,9 @@ WITH hot AS (
 )
 SELECT tenant, item_id FROM hot UNION ALL SELECT tenant, item_id FROM cold;
 
+-- name: access_of
+SELECT hits, last_time FROM memoryfs.item_access WHERE tenant = %(tenant)s AND item_id = %(item_id)s;
+
 -- name: note_access
 INSERT INTO memoryfs.item_access (tenant, item_id, hits, last_time)
 SELECT %(tenant)s, a.id, a.hits, clock_timestamp() FROM unnest(%(ids)s::text[], %(hits)s::int8[]) AS a (id, hits)

@@ -15,6 +15,7 @@ from memoryos_vectors.models import IndexedModels
 
 from memoryos_memoryfs.adapters.pg_tiers import move_tier
 from memoryos_memoryfs.domain.items import Tier
+from memoryos_memoryfs.ports import Use
 
 _QUERIES = queries.load("memoryos_memoryfs")
 _TIERS = queries.load("memoryos_memoryfs", "upkeep.sql")
@@ -41,6 +42,13 @@ class PgUpkeep:
     def noted(self, tenant: str, ids: Iterable[str]) -> bool:
         """See `HitCounter.noted`."""
         return any((tenant, item_id) in self._hits or (tenant, item_id) in self._flushing for item_id in ids)
+
+    async def used(self, tenant: str, item_id: str) -> Use:
+        """See `HitCounter.used`; hits that wait in this process are counted, without a time."""
+        async with self._database.unscoped() as tx:
+            row = await tx.fetch_one(_QUERIES["access_of"], {"tenant": tenant, "item_id": item_id})
+        waiting = self._hits.get((tenant, item_id), 0)
+        return Use((row["hits"] if row else 0) + waiting, row["last_time"] if row else None)
 
     async def flush(self) -> None:
         """Write the counts down; what was cold is hot again by its use."""

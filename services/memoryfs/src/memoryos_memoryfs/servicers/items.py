@@ -12,7 +12,7 @@ from memoryos_grpc.caller import scope
 
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.filter_messages import filter_of
-from memoryos_memoryfs.messages import draft_of, item_message
+from memoryos_memoryfs.messages import draft_of, item_message, stamp_of
 from memoryos_memoryfs.operations.get_item import get_item
 from memoryos_memoryfs.operations.list_items import ListQuery, list_items
 from memoryos_memoryfs.operations.write_items import WriteCommand, write_items
@@ -57,7 +57,13 @@ class ItemsServicer(WithParts):
 
     async def Get(self, request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.GetResponse:
         """See the proto."""
-        return pb.GetResponse(item=item_message(await get_item(self._parts, scope(), request.id)))
+        item = await get_item(self._parts, scope(), request.id)
+        answer = pb.GetResponse(item=item_message(item))
+        if request.with_access:
+            use = await self._parts.hits.used(scope().tenant, item.id)
+            stamp = stamp_of(use.last_time) if use.last_time else None
+            answer.item.access.CopyFrom(item_pb2.AccessStats(hit_count=use.hits, last_hit_time=stamp))
+        return answer
 
     async def List(self, request: pb.ListRequest, context: grpc.aio.ServicerContext) -> pb.ListResponse:
         """See the proto."""
