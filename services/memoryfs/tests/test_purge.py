@@ -9,9 +9,11 @@ import json
 import grpc
 import pytest
 from memoryos.jobs.v1 import jobs_pb2, jobs_pb2_grpc
-from memoryos.memoryfs.v1 import admin_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import admin_pb2, lifecycle_pb2, memoryfs_pb2
 from memoryos_audit.seal_key import RECEIPT_DOMAIN, PublicSealKeys, public_file
 from memoryos_memoryfs.domain.erasure import PURGE
+from memoryos_postgres import roles
+from memoryos_postgres.remains import Remains, Sought
 
 CANARY = "金丝雀 canary 4711"
 ADMIN = frozenset({"tenant-admin"})
@@ -242,3 +244,33 @@ async def test_jobs_list_and_kind(service):
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await stub.GetJob(jobs_pb2.GetJobRequest(id=job.id), metadata=bob._metadata)
     assert error.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_the_search_finds_what_is_left(service, database_factory):
+    """A receipt with zeros is worth something: what stands in any table that is no label is found."""
+    alice, bob = person(service, "alice"), person(service, "bob")
+    item = await alice.write(CANARY, readers=["user:bob"])
+    await bob.write("about her", user="alice")
+    database = await database_factory(roles.MEMORYFS)
+    remains = Remains(database, ["memoryfs", "core"])
+    of_user = await remains.find("acme", Sought(user="alice"))
+    assert of_user["memoryfs.items"] == 2
+    assert of_user["memoryfs.principals"] == 1
+    of_item = await remains.find("acme", Sought(ids=(item,)))
+    listed = await remains.find("acme", Sought(listed="SELECT %(job_id)s::text", job_id=item))
+    assert of_item == listed
+    assert of_item["memoryfs.items"] == of_item["memoryfs.item_tokens"] == 1
+    assert set((await remains.find("evil", Sought(user="alice"))).values()) == {0}
+    await service.rows("DELETE FROM core.data_keys WHERE subject_hmac <> 'root'")
+    assert (await remains.find("acme", Sought(user="nobody")))["memoryfs.items"] == 2  # sealed under no key
+
+
+async def test_what_was_made_from_an_item_goes_with_it(service):
+    alice = person(service, "alice")
+    sources = [await alice.write(f"source {n}") for n in range(2)]
+    request = lifecycle_pb2.MergeRequest(path=alice.path, ids=sources, content="both", request_id="m-1")
+    merged = (await alice.call("Merge", request)).item
+    job = await purge(alice, request="p-1", ids=[sources[0]], path=alice.path)
+    await ended(service, alice, job.id)
+    assert set(await places_holding(service, sources[0], merged.id)) <= {"core.audit"}
+    assert (await alice.get(sources[1])).superseded_by == ""

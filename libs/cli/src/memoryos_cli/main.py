@@ -35,6 +35,7 @@ GROUPS: Final = {
     "decision": ("decision",),
     "trace": ("trace",),
     "audit": ("audit",),
+    "keys": ("keys",),
 }
 """Module under `commands` → its first words. A command loads its own module only: loading all takes a second."""
 

@@ -33,7 +33,8 @@ from memoryos_postgres.transaction import Row, Tx
 _ROLLBACK_TIMEOUT_S: Final = 2.0
 _UPKEEP_PRINCIPAL: Final = "upkeep"
 _UPKEEP_USER: Final = "/upkeep"
-"""No principal of any token: they all have a colon; and no name has a slash. So policies for readers show nothing and do not raise."""
+"""No principal and no user of any token: those have a colon, and these no slash. So policies for readers show nothing,
+and do not raise."""
 
 
 class Database:
@@ -100,7 +101,12 @@ class Database:
     @asynccontextmanager
     async def upkeep(self, tenant: str) -> AsyncIterator[Tx]:
         """A transaction that reaches every row of one tenant; for jobs only, never for what a caller asked to read."""
-        settings = {"tenant": tenant, "principals": array_literal((_UPKEEP_PRINCIPAL,)), "user": _UPKEEP_USER, "upkeep": "on"}
+        settings = {
+            "tenant": tenant,
+            "principals": array_literal((_UPKEEP_PRINCIPAL,)),
+            "user": _UPKEEP_USER,
+            "upkeep": "on",
+        }
         async with self._transaction(settings) as tx:
             yield tx
 

@@ -69,8 +69,12 @@ class EpochKeys:
         """The key that wraps from now on; a changed file is read again."""
         stat = self._path.stat()
         if self._read != (stat.st_mtime_ns, stat.st_ino):
-            self._keys = [epoch_key_of(line) for line in read_secret(self._path).split("\n")]
-            self._read = (stat.st_mtime_ns, stat.st_ino)
+            try:
+                self._keys = [epoch_key_of(line) for line in read_secret(self._path).split("\n")]
+                self._read = (stat.st_mtime_ns, stat.st_ino)
+            except EpochKeyInvalid:  # the old file, overwritten while it was read; the next look finds the new one
+                if not self._keys:
+                    raise
         return self._keys[0]
 
     def find(self, key_id: bytes) -> DataKey:

@@ -45,11 +45,20 @@ class Sought:
 
     user: str = ""
     ids: tuple[str, ...] = ()
+    listed: str = ""
+    """A query that gives ids, for very many of them; `parameters` are its parameters."""
+    job_id: str = ""
 
     @property
     def parameters(self) -> dict[str, object]:
         """Parameters of the conditions."""
-        return {"user": self.user, "typed": f"user:{self.user}", "agents": f"agent:{self.user}/", "ids": list(self.ids)}
+        return {
+            "user": self.user,
+            "typed": f"user:{self.user}",
+            "agents": f"agent:{self.user}/",
+            "ids": list(self.ids),
+            "job_id": self.job_id,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,11 @@ def _conditions(column: _Column, sought: Sought) -> list[str]:
     if column.name in _LABELS or column.name == "tenant":
         return []
     name = f"t.{column.quoted}"
+    if sought.listed:
+        listed = f"LIKE 'mem\\_%%' AND {{}} IN ({sought.listed})"
+        one = f"({name} {listed.format(name)})"
+        some = f"EXISTS (SELECT FROM unnest({name}) AS e (v) WHERE e.v {listed.format('e.v')})"
+        return {"text": [one], "text[]": [some]}.get(column.type, [])
     if sought.ids:
         return {"text": [f"{name} = ANY (%(ids)s::text[])"], "text[]": [f"{name} && %(ids)s::text[]"]}.get(
             column.type, []

@@ -29,8 +29,9 @@ WHERE i.tenant = %(tenant)s
 LIMIT %(limit)s;
 
 -- name: made_from
+-- The second condition is that of the index.
 SELECT id FROM memoryfs.items
-WHERE tenant = %(tenant)s AND derived_from && %(ids)s::text[] AND id <> ALL (%(ids)s::text[]);
+WHERE tenant = %(tenant)s AND derived_from && %(ids)s::text[] AND derived_from <> '{}';
 
 -- name: owned_ids
 SELECT id FROM memoryfs.items

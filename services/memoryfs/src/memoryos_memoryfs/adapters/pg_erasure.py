@@ -26,6 +26,7 @@ QUERIES: Final = queries.load("memoryos_memoryfs", "erasure.sql")
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Purge"
 _OWN: Final = (("memoryfs", "erasures"), ("memoryfs", "erased_items"))
 _ITEMS: Final = ("memoryfs.items", "memoryfs.item_revisions", "core.jobs")
+_LISTED: Final = "SELECT item_id FROM memoryfs.erased_items WHERE tenant = %(tenant)s AND job_id = %(job_id)s"
 _ANSWERS: Final = 1000
 _SEARCHED: Final = 10_000
 
@@ -142,11 +143,8 @@ class PgErasure:
             async with self._database.upkeep(run.tenant) as tx:
                 numbers = {"tenant": run.tenant, "numbers": run.checkpoint.get("numbers", [])}
                 found["memoryfs.items"] += await tx.fetch_value(QUERIES["items_of_numbers"], numbers)
-        after = ""
-        while ids := await self.erased_ids(run, after, _SEARCHED):
-            for place, rows in (await self._remains.find(run.tenant, Sought(ids=tuple(ids)))).items():
-                found[place] = found.get(place, 0) + rows
-            after = ids[-1]
+        for place, rows in (await self._remains.find(run.tenant, Sought(listed=_LISTED, job_id=run.id))).items():
+            found[place] = found.get(place, 0) + rows
         return found
 
     async def expiring(self, run: JobRun, target: Target) -> Sequence[Expiry]:
