@@ -93,7 +93,11 @@ SELECT pg_current_xact_id()::text;
 -- What the asked items were made from or replaced by, and what was made from them or replaced by them.
 SELECT i.id FROM memoryfs.items i
 WHERE i.tenant = %(tenant)s
-    AND (i.id = ANY (%(named)s::text[]) OR i.derived_from && %(ids)s::text[] OR i.superseded_by = ANY (%(ids)s::text[]))
+    AND (
+        i.id = ANY (%(named)s::text[])
+        OR (i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[])
+        OR (i.superseded_by <> '' AND i.superseded_by = ANY (%(ids)s::text[]))
+    )
 ORDER BY i.id
 LIMIT %(limit)s;
 
@@ -160,15 +164,20 @@ LIMIT %(limit)s;
 
 -- name: derived_closure
 -- Everything that was made from the asked items, directly or not. Asked with the reach of upkeep.
+-- The index holds derived items only: it serves where the condition says so.
 WITH RECURSIVE made (id) AS (
-    SELECT i.id FROM memoryfs.items i WHERE i.tenant = %(tenant)s AND i.derived_from && %(ids)s::text[]
+    SELECT i.id FROM memoryfs.items i
+    WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
     UNION
-    SELECT i.id FROM made m JOIN memoryfs.items i ON i.tenant = %(tenant)s AND i.derived_from @> ARRAY[m.id]
+    SELECT i.id FROM made m
+    JOIN memoryfs.items i ON i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from @> ARRAY[m.id]
 )
 SELECT id FROM made;
 
 -- name: derived_directly
-SELECT i.id FROM memoryfs.items i WHERE i.tenant = %(tenant)s AND i.derived_from && %(ids)s::text[] ORDER BY i.id;
+SELECT i.id FROM memoryfs.items i
+WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
+ORDER BY i.id;
 
 -- name: lock_rows
 SELECT id FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) ORDER BY id FOR UPDATE;
