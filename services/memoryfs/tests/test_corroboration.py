@@ -234,3 +234,28 @@ async def test_doubt_does_not_lengthen_a_life(alice):
     request = lifecycle_pb2.PromoteRequest(path=alice.path, id=added.id, request_id="by-hand")
     item = (await alice.call("Promote", request)).item
     assert item.expire_time.seconds - item.create_time.seconds == 5 * 86_400
+
+
+async def test_an_item_that_the_call_changes_itself_is_not_counted_for(alice):
+    (first,) = await alice.write_entries([memoryfs_pb2.WriteEntry(content="likes plums", source=said("m1"))])
+    results = await alice.write_entries(
+        [
+            memoryfs_pb2.WriteEntry(id=first.id, tags=["fruit"]),
+            memoryfs_pb2.WriteEntry(content="Likes plums.", source=said("m2")),
+        ]
+    )
+    assert [(result.id, result.revision) for result in results] == [(first.id, 2), (first.id, 2)]
+    assert [result.outcome for result in results] == [memoryfs_pb2.WRITE_OUTCOME_UPDATED, KNOWN]
+    item = await alice.get(first.id)
+    assert (item.revision, list(item.tags), item.corroboration_count) == (2, ["fruit"], 0)
+
+
+async def test_recalled_text_is_known_after_its_hits_are_written_down(start_service):
+    service = await start_service(upkeep_s=0.05)
+    alice, bob = service.caller("alice"), service.caller("bob")
+    shared = await write(alice, "The gate opens at dawn", readers=["user:bob"])
+    await bob.read("gate opens")
+    async with asyncio.timeout(10):
+        while await service.rows("SELECT count(*) FROM memoryfs.item_access") != [(1,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert (await write(bob, "The gate opens at dawn", source=said("b1"))).id == shared.id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -83,14 +83,21 @@ class Settling:
         self._events = {event: list(ids) for event, ids in met.events.items()}
         self._done = Settled()
         self._locked: Mapping[str, Item] = {}
+        self._served: frozenset[str] = frozenset()
+        self._named: frozenset[str] = frozenset()
 
-    async def settle(self, created: Mapping[int, Item], locked: Mapping[str, Item]) -> Settled:
-        """Decide each of `created`; `locked` are the caller's own among the items met, `view` begins with them."""
+    async def settle(self, created: Mapping[int, Item], locked: Mapping[str, Item], named: Collection[str]) -> Settled:
+        """Decide each of `created`; `locked` are the caller's own among the items met, `view` begins with them.
+
+        Those `named` in the same call are changed by it anyway: nothing counts for them, nothing supersedes them.
+        """
+        self._named = frozenset(named)
         # A writer of the path may change items of others, but what they say is the others' own.
         self._locked = {i: item for i, item in locked.items() if access.owns(self._moment.scope, item)}
         done = self._done
-        others = [item_id for ids in self._same.values() for item_id in ids if item_id not in locked]
+        others = [item_id for ids in self._same.values() for item_id in ids if item_id not in self._locked]
         done.view.update(await self._work.items.find(others))
+        self._served = await self._recently_served(others)
         done.view.update(locked)
         for n, item in created.items():
             kept = self._restated(n, item)
@@ -113,9 +120,17 @@ class Settling:
             own = item_id in self._locked or item_id in self._done.fresh
             if own and (kept.owner, kept.user) == (item.owner, item.user):
                 return kept
-            if not own and self._verbatim(item, kept) and self._parts.hits.noted(kept.path.tenant, [item_id]):
+            if not own and item_id in self._served and self._verbatim(item, kept):
                 return kept
         return None
+
+    async def _recently_served(self, ids: Sequence[str]) -> frozenset[str]:
+        """Give those of `ids` that Read gave out within the hour, here or in another process."""
+        if not ids:
+            return frozenset()
+        tenant = self._moment.path.tenant
+        here = frozenset(item_id for item_id in ids if self._parts.hits.noted(tenant, [item_id]))
+        return here | await self._work.claims.used_since(ids, self._moment.now - ECHO)
 
     def _create(self, n: int, item: Item) -> None:
         done = self._done
@@ -135,6 +150,7 @@ class Settling:
         own = evidence.source_keys(kept.payload.source)
         counts = (
             (kept.id in self._locked or kept.id in done.fresh)
+            and kept.id not in self._named
             and await self._work.claims.corroborates(kept.id, own, offered)
             and not await self._echo(item, kept)
         )
@@ -156,7 +172,8 @@ class Settling:
     def _supersede(self, item: Item, event: EventKey) -> list[str]:
         """Let an item that became active take its place among those about the event; give what it replaced."""
         done = self._done
-        chain = [done.view[i] for i in self._events.get(event, ()) if i in done.view and i != item.id]
+        met = [i for i in self._events.get(event, ()) if i in done.view and i != item.id and i not in self._named]
+        chain = [done.view[i] for i in met]
         placed, changed = conflicts.settle(item, [one for one in chain if conflicts.same_place(item, one)])
         for one in changed:
             done.view[one.id] = one
@@ -170,9 +187,7 @@ class Settling:
             return False
         if not self._moment.scope.chain and not self._verbatim(item, kept):
             return False
-        if self._parts.hits.noted(kept.path.tenant, [kept.id]):
-            return True
-        return bool(await self._work.claims.used_since([kept.id], self._moment.now - ECHO))
+        return bool(await self._recently_served([kept.id]))
 
     @staticmethod
     def _verbatim(item: Item, kept: Item) -> bool:

@@ -151,11 +151,12 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
                 return _decode(answer)
             locked = await work.items.lock(ids_met(met, named))
             revised = await _revisions(parts, work, asked, locked)
-            settled = await Settling(parts, work, asked.moment, asked.plan, met).settle(asked.created, locked)
+            settled = await Settling(parts, work, asked.moment, asked.plan, met).settle(asked.created, locked, named)
             fresh = {settled_id: asked.written[n] for settled_id, n in settled.fresh.items()}
             final = await keep_settled(work, settled, locked, fresh, asked.moment.now)
             await work.items.revise(list(revised.values()))
             await work.claims.keep_lives(_lives_of(asked, revised))
+            final.update((change.before.id, change.after.item) for change in revised.values())
             kept = {n: final[item_id] for item_id, n in settled.fresh.items()}
             await note_new(work, asked.plan, kept, asked.ends)
             results = [
