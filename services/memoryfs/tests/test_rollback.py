@@ -320,6 +320,80 @@ async def cooled(service, *ids: str) -> None:
         assert await move_tier(tx, "acme", ids, Tier.COLD) == len(ids)
 
 
+async def merged(caller, *ids: str, content: str, path="") -> str:
+    request = lifecycle_pb2.MergeRequest(
+        path=path or caller.path, ids=ids, content=content, request_id=f"merge-{next(_numbers)}"
+    )
+    return (await caller.call("Merge", request)).item.id
+
+
+async def test_a_merge_is_undone_and_what_was_made_before_comes_back_with_its_sources(service, alice):
+    ids = await written(alice)
+    low = await merged(alice, ids[0], ids[1], content="alpha and beta")
+    before = await picture(service, alice)
+    point = await snapshot(alice)
+    await merged(alice, low, ids[2], content="alpha, beta and delta")
+    await alice.forget(ids[0])
+    assert set(await alice.list_ids()) == {ids[3], ids[5]}
+    assert counts(await rollback(alice, point)) == (1, 0, 2, 0)  # the newest one had gone with its source
+    assert await picture(service, alice) == before
+
+
+async def test_what_was_made_from_an_erased_item_stays_gone(service, alice):
+    ids = await written(alice)
+    low = await merged(alice, ids[0], ids[1], content="alpha and beta")
+    point = await snapshot(alice)
+    await alice.forget(ids[0])
+    async with reaching_all(service) as tx:
+        for table, name in (("items", "id"), ("item_changes", "item_id"), ("parked_vectors", "item_id")):
+            await tx.execute(f"DELETE FROM memoryfs.{table} WHERE tenant = 'acme' AND {name} = %s", (ids[0],))
+    assert counts(await rollback(alice, point)) == (0, 0, 0, 1)
+    assert await code_of(alice.get(low)) is NOT_FOUND
+    assert await code_of(alice.restore(low)) is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_what_was_made_elsewhere_follows_what_is_rolled_back(alice):
+    place = f"{alice.path}/place"
+    kept = await alice.write("alpha, kept", path=place)
+    point = await snapshot(alice, path=place)
+    fresh = await alice.write("alpha, new", path=place)
+    await alice.update(kept, path=place, content="alpha, changed")
+    gone = await merged(alice, fresh, await alice.write("another"), content="made of what is new")
+    flagged = await merged(alice, kept, await alice.write("one more"), content="made of what is changed")
+    await rollback(alice, point, path=place)
+    assert await code_of(alice.get(gone)) is NOT_FOUND
+    item = await alice.get(flagged)
+    assert (item.content, list(item.flags)) == ("made of what is changed", [item_pb2.ITEM_FLAG_SOURCE_CHANGED])
+
+
+async def test_more_than_the_limit_is_refused_with_its_name(alice, monkeypatch):
+    monkeypatch.setattr("memoryos_memoryfs.operations.roll_back.ITEMS_MAX", 5)
+    point = await snapshot(alice)
+    ids = [await alice.write(f"alpha {n}") for n in range(6)]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await rollback(alice, point)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "smaller subtrees" in caught.value.details()
+    assert set(await alice.list_ids()) == set(ids)
+    await alice.forget(ids[0])
+    assert await code_of(rollback(alice, point)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+async def test_the_batches_of_one_rollback_are_one_change(service, alice, monkeypatch, batch):
+    monkeypatch.setattr("memoryos_memoryfs.operations.roll_back._BATCH", batch)
+    ids = await written(alice)
+    before = await picture(service, alice)
+    point = await snapshot(alice)
+    for n, item_id in enumerate(ids[:4]):
+        await alice.update(item_id, content=f"changed {n}")
+    await alice.forget(ids[3])
+    await alice.write("alpha, new")
+    assert counts(await rollback(alice, point)) == (3, 1, 1, 0)
+    assert await picture(service, alice) == before
+    assert await service.rows("SELECT count(DISTINCT xid) FROM memoryfs.items WHERE cause = 12") == [(1,)]
+
+
 async def test_it_goes_across_a_migration_and_a_later_column_has_its_default(service, alice):
     ids = await written(alice)
     before = await picture(service, alice)

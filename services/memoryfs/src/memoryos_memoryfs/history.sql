@@ -179,6 +179,11 @@ SELECT i.id FROM memoryfs.items i
 WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
 ORDER BY i.id;
 
+-- name: parents_among
+SELECT DISTINCT source.id FROM memoryfs.items i, unnest(i.derived_from) AS source (id)
+WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
+    AND source.id = ANY (%(ids)s::text[]);
+
 -- name: lock_rows
 SELECT id FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) ORDER BY id FOR UPDATE;
 

@@ -94,5 +94,11 @@ class Derivations(Protocol):
         `revise` and `set_state` do so by themselves, except for Cause.ROLLBACK.
         """
 
+    async def lock_all(self, ids: Sequence[str]) -> frozenset[str]:
+        """Lock many items and everything made from them, in order of id; give those from which something was made.
+
+        For a change in several steps: `lock` of a part then waits for nobody.
+        """
+
     async def held_back(self, items: Sequence[Item]) -> frozenset[str]:
         """Give those of the items that may not come back: a source of theirs is forgotten, or was erased."""

@@ -67,6 +67,16 @@ class PgDerivations:
             params = {"tenant": self._session.tenant, "ids": sorted({*made, *ids})}
             await self._session.tx.execute(QUERIES["lock_rows"], params)
 
+    async def lock_all(self, ids: Sequence[str]) -> frozenset[str]:
+        """See `Derivations.lock_all`."""
+        made = {row["id"] for row in await self._asked("derived_closure", ids)}
+        async with reaching_all(self._session):
+            params = {"tenant": self._session.tenant, "ids": sorted({*made, *ids})}
+            await self._session.tx.execute(QUERIES["lock_rows"], params)
+        parents = frozenset(row["id"] for row in await self._asked("parents_among", ids)) if made else frozenset()
+        self._barren.update(item_id for item_id in ids if item_id not in parents)
+        return parents
+
     async def follow(self, changes: Sequence[SourceChange], *, unless: frozenset[str] = frozenset()) -> None:
         """See `Derivations.follow`."""
         # Items made by a merge come later than their sources, so there is no way round; the names seen bound it anyway.

@@ -27,9 +27,10 @@ from memoryos_memoryfs.ports import Revised, Work
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Rollback"
 ITEMS_MAX: Final = 20_000
-"""Items that one rollback changes: it is one transaction, some 4 s of it at this size. More: a smaller subtree."""
+"""Items that one rollback changes: it is one transaction, some 10 s long at this size. More: a smaller subtree."""
 UNDO_CHANNEL: Final = "undo"
-_BATCH: Final = 1_000
+_BATCH: Final = 250
+"""Items in memory at once; between two batches other calls are served."""
 _AUDITED_MAX: Final = 10_000
 """Names in one audit row."""
 
@@ -144,27 +145,36 @@ class _Rollback:
         self._result = result
         self._whole = access.WIDE_ROLE in scope.roles
         self._now = parts.clock.now()
+        self._changed: list[str] = []
+        self._parents: frozenset[str] = frozenset()
         self._changes: list[SourceChange] = []
+        """Of items from which something was made."""
 
     async def run(self, snapshot: Snapshot, touched: Sequence[str]) -> list[str]:
         """Bring everything back; give the names of the items that changed."""
-        # Locked first, in order of id, as every change does; what they are is read after that.
-        locked = await self._work.items.lock(touched)
-        plain: list[_Back] = []
+        # Locked first, all of them in order of id, as every change does; what they are is read after that.
+        self._parents = await self._work.derivations.lock_all(touched)
         derived: list[_Back] = []
-        for ids in _batches(sorted(locked), _BATCH):
-            marks = await self._work.history.marks(ids, snapshot.point)
-            for item_id in ids:
+        for ids in _batches(touched, _BATCH):
+            locked = await self._work.items.lock(ids)
+            marks = await self._work.history.marks(sorted(locked), snapshot.point)
+            plain: list[_Back] = []
+            for item_id in sorted(locked):
                 back = self._planned(locked[item_id], marks.get(item_id, []))
                 if back is not None:
                     (derived if back.before.derived_from else plain).append(back)
-        await self._apply(plain)
+            await self._apply(plain)
         await self._apply_derived(derived)
         # What was made elsewhere from an item that is other again follows it.
-        changed = frozenset(change.before.id for change in self._changes)
-        await self._work.derivations.follow(self._changes, unless=changed)
+        await self._work.derivations.follow(self._changes, unless=frozenset(self._changed))
         self._result.erased_count = await self._work.snapshots.erased_count(snapshot, self._command.path)
-        return sorted(changed)
+        return self._changed
+
+    def _note(self, before: Item, after: Item | None) -> None:
+        """Keep that an item changed; `after` None: it is forgotten now."""
+        self._changed.append(before.id)
+        if before.id in self._parents:
+            self._changes.append(SourceChange(before=before, after=after))
 
     def _planned(self, item: Item, marks: Sequence[Mark]) -> _Back | None:
         """Give what an item goes back to; None where it is not to be touched."""
@@ -205,11 +215,13 @@ class _Rollback:
                 back_again.append(back.before)
         if gone:
             await self._work.items.set_state(gone, State.FORGOTTEN, Cause.ROLLBACK)
-            self._changes += [SourceChange(before=item, after=None) for item in gone]
+            for item in gone:
+                self._note(item, None)
             self._result.forgotten_count += len(gone)
         if back_again:
             await self._work.items.set_state(back_again, State.ACTIVE, Cause.ROLLBACK)
-            self._changes += [SourceChange(before=item, after=item) for item in back_again]
+            for item in back_again:
+                self._note(item, item)
             self._result.restored_count += len(back_again)
         await self._move_tiers(backs, frozenset(item.id for item in (*gone, *back_again)))
 
@@ -219,8 +231,9 @@ class _Rollback:
             moved = [b.before for b in backs if b.earlier.other_tier and b.before.tier is not tier]
             if moved:
                 await self._work.history.move_tier([item.id for item in moved], tier)
-                self._changes += [SourceChange(before=item, after=item) for item in moved if item.id not in counted]
-                self._result.reverted_count += sum(item.id not in counted for item in moved)
+                alone = [item for item in moved if item.id not in counted]
+                self._changed += [item.id for item in alone]
+                self._result.reverted_count += len(alone)
 
     async def _revise(self, backs: Sequence[_Back]) -> None:
         """Make new revisions that equal earlier ones."""
@@ -241,7 +254,7 @@ class _Rollback:
         await self._work.items.revise(revised, Cause.ROLLBACK)
         for change in revised:
             gone = change.after.item.state is State.FORGOTTEN
-            self._changes.append(SourceChange(before=change.before, after=None if gone else change.after.item))
+            self._note(change.before, None if gone else change.after.item)
 
     def _count(self, before: Item, after: Item) -> None:
         was, away = before.state is State.FORGOTTEN, after.state is State.FORGOTTEN
