@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2
 from memoryos.memoryfs.v1 import namespace_pb2 as pb
 from memoryos_grpc import remote_error
 
@@ -294,3 +294,19 @@ async def test_a_quota_set_while_others_write_counts_what_they_wrote(service, ad
     written = 1 + sum(await asyncio.gather(*running))
     assert await service.rows("SELECT item_count FROM memoryfs.path_quotas") == [(written,)]
     assert await service.rows("SELECT count(*) FROM memoryfs.items") == [(written,)]
+
+
+async def test_a_writer_reverts_words_but_not_whom_an_item_lets_in(service, admin):
+    one, two = (service.caller(name, groups=frozenset({"sales"})) for name in ("sally", "carl"))
+    await settle(admin, TEAM, writers=["group:sales"], default_readers=["group:sales", "user:bob"])
+    item = await one.write("first words", path=DEEP, readers=["group:sales"])
+    await one.update(item, path=DEEP, content="second words")
+    await one.update(item, path=DEEP, readers=["group:sales", "user:bob"])
+
+    def revert(revision):
+        return lifecycle_pb2.RevertRequest(path=DEEP, id=item, revision=revision, request_id=f"revert-{revision}")
+
+    await refused(two.call("Revert", revert(1)), "NOT_OWNER")
+    await one.update(item, path=DEEP, content="third words")
+    await two.call("Revert", revert(3))
+    assert (await one.get(item)).content == "second words"

@@ -20,6 +20,7 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import etag_of
 from memoryos_memoryfs.domain.item_lines import line_of
 from memoryos_memoryfs.domain.items import ITEM_ID_PREFIX, Cause, EmbedState, Item, State
+from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import AlreadyExists, ImportCorrupt, NotOwner
 from memoryos_memoryfs.operations.embed_texts import given_vectors
@@ -84,7 +85,7 @@ async def import_items(parts: Parts, scope: Scope, command: ImportCommand) -> Im
     if scope.chain:
         raise NotAllowed("Agents do not import.")
     lines = [_moved(command, line) for line in command.lines]
-    _check(scope, [line.item for line in lines])
+    await _check(parts, scope, [line.item for line in lines])
     writer = _writer(scope, {line.item.owner for line in lines})
     await _prepare(parts, writer, [line.item for line in lines])
     ids = list(dict.fromkeys(line.item.id for line in lines))
@@ -109,15 +110,21 @@ def _moved(command: ImportCommand, line: ImportLine) -> ImportLine:
     return replace(line, item=replace(item, payload=replace(item.payload, path=path)))
 
 
-def _check(scope: Scope, items: Sequence[Item]) -> None:
+async def _check(parts: Parts, scope: Scope, items: Sequence[Item]) -> None:
+    """Refuse what no export holds, and what the caller could not write there; an administrator restores as it was."""
     admin = access.WIDE_ROLE in scope.roles
+    holdings: dict[MemoryPath, Holding] = {}
     for item in items:
         if not is_id(item.id, ITEM_ID_PREFIX) or item.state is State.FORGOTTEN or item.revision < 1:
             raise ImportCorrupt("A line is no item that an export holds.")
         if item.owner != access.owner_of(scope) and not admin:
             raise NotOwner(metadata={"id": item.id})
-        if not admin:
-            access.check_readers(scope, item.readers)
+        if admin:
+            continue
+        if item.path not in holdings:
+            holdings[item.path] = await parts.storage.holding(scope, item.path)
+            holdings[item.path].check_writer(scope)
+        holdings[item.path].check_readers(scope, item.readers)
 
 
 def _writer(scope: Scope, owners: set[str]) -> Scope:

@@ -63,6 +63,8 @@ async def revert_item(parts: Parts, scope: Scope, command: RevertCommand) -> Ite
         then = await _earlier(work, scope, command, before)
         if wider(before, then):
             raise WideningForbidden("The earlier revision was open to more readers.", metadata={"id": before.id})
+        if not access.owns(scope, before) and _owners_part(then) != _owners_part(before):
+            raise NotOwner(metadata={"id": before.id})
         holding = await work.settings.of(before.path)
         after = _reverted(before, then, now, holding.gate)
         vector = (await work.history.vectors({before.id: command.revision})).get(before.id)
@@ -71,6 +73,11 @@ async def revert_item(parts: Parts, scope: Scope, command: RevertCommand) -> Ite
         await work.journal.keep(RPC, command.request_id, b"done")
         found = await work.items.find([command.id])
     return found[command.id]
+
+
+def _owners_part(item: Item) -> tuple[object, ...]:
+    """Give what a writer of the path cannot change of another's item (`drafts.OWNERS_FIELDS`)."""
+    return item.readers, item.sensitivity, item.user
 
 
 def again(parts: Parts, before: Item, after: Item, vector: Vector | None) -> Revised:
