@@ -28,6 +28,8 @@ GROUPS: Final = {
     "local": ("up", "status", "logs", "down", "config", "migrate"),
     "token": ("token",),
     "mem": ("mem",),
+    "job": ("job",),
+    "index": ("index",),
     "skill": ("skill", "call"),
     "session": ("session",),
     "task": ("task",),

@@ -1,8 +1,7 @@
-"""`mos mem`: write, recall, list, forget and bring back memory."""
+"""`mos mem`: write, recall, name and list memory."""
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -10,12 +9,10 @@ import typer
 from memoryos_sdk.items import Item
 
 from memoryos_cli.caller import Caller, command
-from memoryos_cli.exits import CliError, Exit
+from memoryos_cli.commands import mem_erase, mem_life, mem_places, mem_points, mem_transfer
+from memoryos_cli.commands.mem_shared import Path, full_path, object_of
 from memoryos_cli.output import moment, short
 
-Path = Annotated[
-    str, typer.Argument(help="/tenants/T/memory/KIND/…, or from the kind on: episodic/…", show_default=False)
-]
 About = Annotated[
     list[str] | None, typer.Option("--about", help="Whom it concerns; may be repeated.", show_default=False)
 ]
@@ -24,21 +21,17 @@ Tags = Annotated[
 ]
 Since = Annotated[str | None, typer.Option("--since", help="Held at this date or later.", show_default=False)]
 Until = Annotated[str | None, typer.Option("--until", help="Held before this date.", show_default=False)]
-Ids = Annotated[list[str], typer.Argument(help="Names of items (mem_…).", show_default=False)]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group to `app`."""
-    group = typer.Typer(help="Memory: write, recall, list, forget, bring back.", no_args_is_help=True)
+    group = typer.Typer(help="Memory: write, recall, correct, roll back, move, erase.", no_args_is_help=True)
     app.add_typer(group, name="mem")
-    for function in (write, read, get, forget, restore):
+    for function in (write, read, get):
         command(group, function.__name__)(function)
     command(group, "list")(list_items)
-
-
-def full_path(caller: Caller, path: str) -> str:
-    """Give a whole path: one without a leading slash starts at the kind, in the caller's tenant."""
-    return path if path.startswith("/") else f"/tenants/{caller.tenant}/memory/{path}"
+    for more in (mem_life, mem_places, mem_points, mem_transfer, mem_erase):
+        more.add_to(group)
 
 
 async def write(
@@ -75,7 +68,7 @@ async def write(
         "importance": importance,
         "tags": tag,
         "readers": reader,
-        "attributes": _object(attributes),
+        "attributes": object_of(attributes, "--attributes"),
     }
     async with caller.client() as client:
         result = await client.memory.write(
@@ -91,7 +84,10 @@ async def write(
         return
     words = "" if result.embed_state == "done" else " (found by words only until its vector is there)"
     gated = " (below the confidence gate: a candidate, not recalled)" if result.gated else ""
-    caller.output.line(f"{result.id}  revision {result.revision}  {result.state}{gated}{words}")
+    known = {"corroborated": " (known: one more source)", "known": " (known already)"}.get(result.outcome, "")
+    caller.output.line(f"{result.id}  revision {result.revision}  {result.state}{known}{gated}{words}")
+    if result.superseded_ids:
+        caller.output.line(f"replaces {', '.join(result.superseded_ids)}", style="dim")
 
 
 async def read(
@@ -105,14 +101,29 @@ async def read(
     until: Until = None,
     min_confidence: Annotated[float | None, typer.Option("--min-confidence", show_default=False)] = None,
     min_score: Annotated[float | None, typer.Option("--min-score", show_default=False)] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--filter", help="More conditions as one JSON object, see the SDK's filters.", show_default=False),
+    ] = None,
+    also: Annotated[list[str] | None, typer.Option("--also", help="A further place; may be repeated.")] = None,
+    valid_at: Annotated[str | None, typer.Option("--valid-at", help="What held then.", show_default=False)] = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", help="What was known then.", show_default=False)] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Cold items, too.")] = False,
 ) -> None:
     """Recall items by meaning and words, or show the newest."""
-    filters = _filters(about, tag, since, until)
+    filters = {**_filters(about, tag, since, until), **(object_of(where, "--filter") or {})}
     if min_confidence is not None:
         filters["min_confidence"] = min_confidence
     async with caller.client() as client:
         result = await client.memory.read(
-            full_path(caller, path), query=query, top_k=top_k, filters=filters, min_score=min_score
+            [full_path(caller, place) for place in (path, *(also or ()))],
+            query=query,
+            top_k=top_k,
+            filters=filters,
+            min_score=min_score,
+            valid_at=valid_at,
+            as_of=as_of,
+            include_cold=cold,
         )
     if caller.output.as_json:
         caller.output.value(result)
@@ -168,32 +179,11 @@ async def list_items(
         caller.output.line("nothing here", style="dim")
 
 
-async def forget(caller: Caller, path: Path, ids: Ids) -> None:
-    """Take items out of every read path; all must be at the path or below."""
-    async with caller.client() as client:
-        count = await client.memory.forget(full_path(caller, path), ids=ids)
-    _count(caller, "forgotten", count)
-
-
-async def restore(caller: Caller, path: Path, ids: Ids) -> None:
-    """Bring forgotten items back as they were."""
-    async with caller.client() as client:
-        count = await client.memory.restore(full_path(caller, path), ids=ids)
-    _count(caller, "restored", count)
-
-
 def _head(caller: Caller, item: Item, *more: str) -> None:
     """Print an item in two lines: names, then its content."""
     about = f"about {item.user}" if item.user else ""
     caller.output.line("  ".join(part for part in (item.id, *more, about) if part), style="dim")
     caller.output.line(f"  {short(item.content, 400)}")
-
-
-def _count(caller: Caller, word: str, count: int) -> None:
-    if caller.output.as_json:
-        caller.output.value({f"{word}_count": count})
-    else:
-        caller.output.line(f"{count} {word}")
 
 
 def _filters(about: list[str] | None, tag: list[str] | None, since: str | None, until: str | None) -> dict[str, Any]:
@@ -205,18 +195,6 @@ def _filters(about: list[str] | None, tag: list[str] | None, since: str | None, 
     if since or until:
         filters["time"] = (since, until)
     return filters
-
-
-def _object(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise CliError("--attributes must be one JSON object", exit_code=Exit.USAGE)
-    return value
 
 
 def _fields(found: Item) -> list[tuple[str, object]]:
@@ -244,6 +222,11 @@ def _fields(found: Item) -> list[tuple[str, object]]:
         ("attributes", found.attributes),
         ("source", " ".join(f"{name}={value}" for name, value in _source(found) if value)),
         ("superseded by", found.superseded_by),
+        ("made from", found.derived_from),
+        ("pinned", "yes" if found.pinned else ""),
+        ("other sources", found.corroboration_count or None),
+        ("flags", found.flags),
+        ("tier", found.tier if found.tier != "hot" else ""),
     ]
 
 

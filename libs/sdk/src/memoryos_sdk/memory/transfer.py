@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -31,7 +31,9 @@ Progress = Callable[[int, int], None]
 class TransferCalls(Calls):
     """In and out."""
 
-    async def watch(self, path: str, *, position: str = "", from_start: bool = False) -> AsyncIterator[FeedEvent]:
+    async def watch(
+        self, path: str, *, position: str = "", from_start: bool = False
+    ) -> AsyncGenerator[FeedEvent, None]:
         """Give the changes of a subtree as they come, without end; a lost connection is taken up where it broke.
 
         Keep the `position` of the last event handled, and give it back to go on after it.
