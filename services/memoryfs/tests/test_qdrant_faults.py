@@ -243,7 +243,7 @@ async def test_a_poison_item_is_given_up_and_found_all_the_same_its_neighbours_a
     await until(
         service,
         "SELECT DISTINCT item_id, last_reason FROM memoryfs.index_outbox WHERE failed_time IS NOT NULL",
-        [(poison, "INDEX_REFUSED")],
+        [(poison, "INTERNAL")],
     )
     await until(service, "SELECT DISTINCT item_id FROM memoryfs.index_outbox", [(poison,)])
     assert set(await points(faulty, service)) >= set(neighbours)

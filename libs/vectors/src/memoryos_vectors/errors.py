@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryos_core.errors import Code, DependencyUnavailable, InvalidField, MemoryOSError
+from memoryos_core.errors import Code, DependencyUnavailable, InternalError, InvalidField, MemoryOSError
 
 
 class EmbeddingMismatch(MemoryOSError):
@@ -22,11 +22,8 @@ class IndexUnavailable(DependencyUnavailable):
     """The derived index does not answer in time; what was sent may still be carried out."""
 
 
-class IndexRefused(MemoryOSError):
+class IndexRefused(InternalError):
     """The derived index answers, and refuses this request: repeating it does not help."""
-
-    code = Code.INTERNAL
-    reason = "INDEX_REFUSED"
 
 
 class IndexAbsent(IndexUnavailable):
