@@ -15,7 +15,7 @@ import grpc
 import psycopg
 import pytest
 import yaml
-from memoryos.memoryfs.v1 import filter_pb2, item_pb2, lifecycle_pb2, memoryfs_pb2, transfer_pb2
+from memoryos.memoryfs.v1 import filter_pb2, item_pb2, lifecycle_pb2, memoryfs_pb2, snapshots_pb2, transfer_pb2
 from memoryos_core.tokens import Identity
 from memoryos_testing import run_until_crash
 
@@ -248,3 +248,47 @@ async def test_a_forgetting_by_filter_killed_before_its_commit_forgets_nothing(p
         for _ in range(2):
             assert (await caller.call("Forget", request)).forgotten_count == 12
         assert await caller.read_ids("forget", top_k=100) == []
+
+
+async def test_a_merge_killed_before_its_commit_leaves_its_sources(process):
+    async with process.running() as caller:
+        ids = [result.id for result in await caller.write_entries(entries("fact", 3))]
+    request = lifecycle_pb2.MergeRequest(path=PATH, ids=ids, content="the facts together", request_id="merge")
+
+    async def drive(caller) -> None:
+        await caller.call("Merge", request)
+
+    await process.crash_at("memoryfs.merge.before_commit", drive)
+    async with process.running() as caller:
+        items = (await caller.list(page_size=100)).items
+        assert {(item.id, item.revision, item.superseded_by) for item in items} == {(name, 1, "") for name in ids}
+        made = {(await caller.call("Merge", request)).item.id for _ in range(2)}
+        assert set(await caller.list_ids()) == made
+        assert len(made) == 1
+
+
+async def test_a_rollback_killed_before_its_commit_has_changed_nothing(process):
+    async with process.running() as caller:
+        ids = [result.id for result in await caller.write_entries(entries("then", 12))]
+        asked = snapshots_pb2.CreateSnapshotRequest(path=PATH, request_id="snapshot")
+        point = (await caller.call("CreateSnapshot", asked)).snapshot.id
+        changed = [memoryfs_pb2.WriteEntry(id=name, tags=["since"]) for name in ids[:6]]
+        await caller.write_entries([*changed, *entries("since", 3)])
+        await caller.forget(ids[11])
+    request = snapshots_pb2.RollbackRequest(path=PATH, snapshot_id=point, request_id="rollback")
+
+    async def drive(caller) -> None:
+        await caller.call("Rollback", request)
+
+    await process.crash_at("memoryfs.rollback.before_commit", drive)
+    async with process.running() as caller:
+        items = (await caller.list(page_size=100)).items
+        assert (len(items), sum("since" in item.tags for item in items)) == (14, 6)
+        listed = snapshots_pb2.ListSnapshotsRequest(path=PATH)
+        assert [found.id for found in (await caller.call("ListSnapshots", listed)).snapshots] == [point]
+        for _ in range(2):
+            answer = await caller.call("Rollback", request)
+            assert (answer.reverted_count, answer.forgotten_count, answer.restored_count) == (6, 3, 1)
+        items = (await caller.list(page_size=100)).items
+        assert {item.id for item in items} == set(ids)
+        assert not any(item.tags for item in items)
