@@ -239,6 +239,16 @@ async def test_a_reader_of_few_among_many_gets_all_of_theirs(service, alice, bob
     assert response.exactness == memoryfs_pb2.EXACTNESS_EXACT
     assert set(await alice.read_ids(top_k=5)) == mine
     assert set(await alice.list_ids()) == mine
+    now = (await alice.get(min(mine))).update_time
+    for fields in (
+        {"filter": filter_pb2.Filter(min_confidence=0.5)},
+        {"boosts": memoryfs_pb2.Boosts(recency=1, importance=1, use=1)},
+        {"diversity": 0.5},
+        {"include_cold": True},
+    ):
+        for query in ("alpha beta", ""):
+            assert set(await alice.read_ids(query, top_k=5, **fields)) == mine, fields
+    assert await alice.read_ids("", top_k=5, as_of=now) == [min(mine)]
 
 
 async def test_parallel_writers_of_two_tenants_do_not_mix(service):

@@ -243,3 +243,27 @@ async def test_two_hundred_is_the_most_and_all_of_it_comes(alice):
         assert len({hit.item.id for hit in response.hits}) == 200
     assert len((await alice.read("common", top_k=200, diversity=0.5)).hits) == 200
     assert (await refused(alice.read("common", top_k=201)))[0] is INVALID
+
+
+async def test_a_look_back_is_bounded_and_says_so(alice, monkeypatch):
+    from memoryos_memoryfs.operations.recall_steps import candidates, known_then
+
+    await alice.write_entries([memoryfs_pb2.WriteEntry(content=f"note {n} of tea") for n in range(12)])
+    newest = (await alice.list(page_size=12)).items
+    now = {"as_of": newest[0].create_time}
+    whole = await alice.read("tea", top_k=20, **now)
+    assert (len(whole.hits), whole.exactness) == (12, EXACT)
+    monkeypatch.setattr(known_then, "SCANNED_MAX", 5)
+    for query in ("tea", ""):
+        some = await alice.read(query, top_k=20, **now)
+        assert {hit.item.id for hit in some.hits} == {item.id for item in newest[:5]}
+        assert some.exactness == memoryfs_pb2.EXACTNESS_TRUNCATED
+    monkeypatch.setattr(known_then, "SCANNED_BYTES_MAX", 30)
+    assert len((await alice.read("tea", top_k=20, **now)).hits) == 3
+    monkeypatch.setattr(candidates, "SUPERSEDED_MAX", 1)
+    for n in range(3):
+        key = item_pb2.EventKey(subject="s")
+        await alice.write(f"city number {n}", event_key=key, valid_from=stamp(NOON - timedelta(days=9 - n)))
+    assert len(await alice.list_ids(state=item_pb2.STATE_SUPERSEDED)) == 2
+    at = stamp(NOON - timedelta(days=8, hours=1))
+    assert (await alice.read("city", valid_at=at)).exactness == EXACT

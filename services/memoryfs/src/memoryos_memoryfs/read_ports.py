@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from memoryos_memoryfs.ports import Look
 
 
+@dataclass(frozen=True, slots=True)
+class KnownThen:
+    """Items in the revisions that were current at an instant."""
+
+    items: list[Item]
+    truncated: bool
+    """A bound ended the search: more were known."""
+
+
 class Scans(Protocol):
     """Vectors, use and earlier revisions of items, in the transaction of one caller."""
 
@@ -25,8 +35,10 @@ class Scans(Protocol):
     async def uses(self, ids: Sequence[str]) -> Mapping[str, int]:
         """Give how many answers held each of the items, as written down by now; 0 is left out."""
 
-    async def known_then(self, look: Look, at: datetime, *, limit: int) -> list[Item]:
+    async def known_then(self, look: Look, at: datetime, *, limit: int, bytes_max: int) -> KnownThen:
         """Give the revisions that were current at `at` and meet `look` as they were then, newest items first.
+
+        At most `limit`, and no further one once their contents have `bytes_max` bytes.
 
         Only of items that the caller may read today, by the owner and readers that
         they have today; what was forgotten then, or is today, is left out.

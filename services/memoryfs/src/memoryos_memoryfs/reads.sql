@@ -23,18 +23,18 @@ LIMIT %(limit)s;
 -- What was current at an instant, as it was: of items that are readable today (row-level security of items; that of
 -- earlier revisions follows it while memoryos.known_then is on), neither forgotten then nor now. The revisions are
 -- chosen first and read then, so that no payload is sorted.
-WITH chosen AS MATERIALIZED (
-    SELECT past.id, past.revision, past.create_time
+WITH matching AS MATERIALIZED (
+    SELECT past.id, past.revision, past.create_time, past.content_bytes
     FROM (
-        SELECT id, revision, create_time
+        SELECT id, revision, create_time, content_bytes
         FROM (
             SELECT id, revision, path_id, tags, owner, user_label, trust, origin, confidence, importance, state, pinned,
-                attributes, valid_from, valid_to, create_time, update_time, expire_time, tier
+                attributes, valid_from, valid_to, create_time, update_time, expire_time, tier, content_bytes
             FROM memoryfs.items
             WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[]) AND update_time <= %(at)s
             UNION ALL
             SELECT id, revision, path_id, tags, owner, user_label, trust, origin, confidence, importance, state, pinned,
-                attributes, valid_from, valid_to, create_time, update_time, expire_time, tier
+                attributes, valid_from, valid_to, create_time, update_time, expire_time, tier, content_bytes
             FROM memoryfs.item_revisions
             WHERE tenant = %(tenant)s AND path_id = ANY (%(path_ids)s::int4[])
                 AND update_time <= %(at)s AND replace_time > %(at)s
@@ -59,10 +59,18 @@ WITH chosen AS MATERIALIZED (
                         AND d.change_time > c.change_time AND d.change_time <= %(at)s
                 )
         )
-    ORDER BY past.create_time DESC, past.id DESC
+), chosen AS MATERIALIZED (
+    SELECT id, revision
+    FROM (
+        SELECT id, revision, create_time,
+            sum(content_bytes) OVER (ORDER BY create_time DESC, id DESC) - content_bytes AS bytes_before
+        FROM matching
+    ) AS summed
+    WHERE bytes_before < %(bytes_max)s
+    ORDER BY create_time DESC, id DESC
     LIMIT %(limit)s
 )
-SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
+SELECT (SELECT count(*) FROM matching) AS matching_count, id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
     forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
     superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
 FROM (

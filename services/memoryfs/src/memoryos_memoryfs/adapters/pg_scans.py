@@ -20,6 +20,7 @@ from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.items import Item, State, Tier
 from memoryos_memoryfs.ports import Look
+from memoryos_memoryfs.read_ports import KnownThen
 
 _QUERIES: Final = queries.load("memoryos_memoryfs", "reads.sql")
 
@@ -43,7 +44,7 @@ class PgScans:
         rows = await self._session.tx.fetch_all(_QUERIES["uses"], params)
         return {row["item_id"]: row["hits"] for row in rows}
 
-    async def known_then(self, look: Look, at: datetime, *, limit: int) -> list[Item]:
+    async def known_then(self, look: Look, at: datetime, *, limit: int, bytes_max: int) -> KnownThen:
         """See `Scans.known_then`."""
         session = self._session
         place = await place_of(session, *look.paths)
@@ -59,11 +60,13 @@ class PgScans:
             "at": at,
             "now": session.shared.clock.now(),
             "limit": limit,
+            "bytes_max": bytes_max,
         }
         await session.tx.set_local({"memoryos.known_then": "on"})
         rows = await session.tx.fetch_all(_QUERIES["known_then"].replace("/*filter*/", condition), params, binary=True)
         await session.tx.set_local({"memoryos.known_then": ""})
-        return await self._items.opened(rows)
+        more = bool(rows) and rows[0]["matching_count"] > len(rows)
+        return KnownThen(await self._items.opened(rows), more)
 
 
 class PgInspector:

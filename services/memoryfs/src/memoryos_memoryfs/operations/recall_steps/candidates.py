@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from memoryos_memoryfs.domain.fusion import Fused, fuse
 from memoryos_memoryfs.domain.hits import Exactness
-from memoryos_memoryfs.domain.items import State
+from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.domain.word_scan import word_shares
 from memoryos_memoryfs.ports import Look, Vector, Within, Work
 
 SUPERSEDED_MAX: Final = 500
-"""Superseded items that one `valid_at` reads by hand (some 0.2 s), the newest; beyond it the answer says TRUNCATED."""
+SUPERSEDED_BYTES_MAX: Final = 500_000
+"""Superseded items, and bytes of them, that one `valid_at` compares (some 0.2 s), the newest; then TRUNCATED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +88,32 @@ async def with_superseded(work: Work, look: Look, asked: Asked, found: Candidate
     """Add what was superseded and held at the instant asked for: in no index, so compared one by one."""
     replaced = replace(look, states=(State.SUPERSEDED,))
     items = await work.items.newest(replaced, before=None, limit=SUPERSEDED_MAX + 1)
-    truncated = len(items) > SUPERSEDED_MAX
-    items = items[:SUPERSEDED_MAX]
+    kept = _within_bytes(items[:SUPERSEDED_MAX])
+    truncated = len(items) > len(kept)
+    items = kept
     if not items:
         return found
     shares = None
     if asked.words:
         texts = [item.payload.content for item in items]
-        shares = dict(zip([item.id for item in items], word_shares(texts, asked.words), strict=True))
+        shares = dict(
+            zip([item.id for item in items], await asyncio.to_thread(word_shares, texts, asked.words), strict=True)
+        )
     dense = None
     if asked.vector is not None:
-        kept = await work.scans.vectors([item.id for item in items])
-        dense = {item_id: max(-1.0, min(1.0, float(vector @ asked.vector))) for item_id, vector in kept.items()}
+        vectors = await work.scans.vectors([item.id for item in items])
+        dense = {item_id: max(-1.0, min(1.0, float(vector @ asked.vector))) for item_id, vector in vectors.items()}
     more = [one for one in fuse(dense, shares) if one.dense is not None or one.lexical]
     ranked = sorted((*found.ranked, *more), key=lambda one: (-one.score, -(one.dense or 0.0), one.id))
     exactness = Exactness.TRUNCATED if truncated else found.exactness
     return replace(found, ranked=ranked, exactness=exactness)
+
+
+def _within_bytes(items: list[Item]) -> list[Item]:
+    """Give the first items until their contents have SUPERSEDED_BYTES_MAX bytes; at least one."""
+    size_bytes = 0
+    for count, item in enumerate(items):
+        if size_bytes >= SUPERSEDED_BYTES_MAX:
+            return items[:count]
+        size_bytes += len(item.payload.content.encode())
+    return items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,7 +24,8 @@ from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import Work
 
 SCANNED_MAX: Final = 1_000
-"""Revisions that one call reads (some 0.4 s), those of the newest items; beyond it the answer says TRUNCATED."""
+SCANNED_BYTES_MAX: Final = 1_000_000
+"""Revisions, and bytes of them, that one call reads (some 0.4 s), those of the newest items; then TRUNCATED."""
 
 
 async def recall_known_then(
@@ -40,9 +42,9 @@ async def recall_known_then(
     if now - at > timedelta(days=parts.section.history_days):
         raise HistoryGone
     async with parts.storage.transaction(scope) as work:
-        known = await work.scans.known_then(query.look, at, limit=SCANNED_MAX + 1)
-        some = await _today(work, scope, query, known[:SCANNED_MAX], now)
-        hits = _hits(query, some)
+        known = await work.scans.known_then(query.look, at, limit=SCANNED_MAX, bytes_max=SCANNED_BYTES_MAX)
+        some = await _today(work, scope, query, known.items, now)
+        hits = await _hits(query, some)
         words = bool(query.has_text and query_words(query.text))
         count = len(hits) if trace is not None else query.top_k
         asked = query if words else replace(query, min_score=0.0, diversity=0.0, boosts=Boosts())
@@ -51,7 +53,7 @@ async def recall_known_then(
         trace.ranked = best
     return Recalled(
         hits=[hit for hit in best[: query.top_k] if hit.score >= asked.min_score],
-        exactness=Exactness.TRUNCATED if len(known) > SCANNED_MAX else Exactness.EXACT,
+        exactness=Exactness.TRUNCATED if known.truncated else Exactness.EXACT,
     )
 
 
@@ -75,11 +77,11 @@ async def _today(work: Work, scope: Scope, query: ReadQuery, known: Sequence[Ite
     return some
 
 
-def _hits(query: ReadQuery, items: Sequence[Item]) -> list[Hit]:
+async def _hits(query: ReadQuery, items: Sequence[Item]) -> list[Hit]:
     """Give what holds a word of the query, best first; without words all, the newest first."""
     words = query_words(query.text)
     if not (query.has_text and words):
         return [Hit(item=item) for item in items]
-    shares = word_shares([item.payload.content for item in items], words)
+    shares = await asyncio.to_thread(word_shares, [item.payload.content for item in items], words)
     hits = [Hit(item=item, score=share, lexical=share) for item, share in zip(items, shares, strict=True) if share]
     return sorted(hits, key=lambda hit: (-hit.score, hit.item.id))
