@@ -11,6 +11,8 @@ from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2
 from memoryos.memoryfs.v1 import namespace_pb2 as pb
 from memoryos_grpc import remote_error
 
+from .test_transfer import export, person, send
+
 ROOT = "/tenants/acme/memory/episodic"
 TEAM = f"{ROOT}/团队"
 DEEP = f"{TEAM}/deals/q3"
@@ -310,3 +312,20 @@ async def test_a_writer_reverts_words_but_not_whom_an_item_lets_in(service, admi
     await one.update(item, path=DEEP, content="third words")
     await two.call("Revert", revert(3))
     assert (await one.get(item)).content == "second words"
+
+
+async def test_an_import_holds_to_the_settings_of_each_place_unless_an_administrator_restores(service):
+    there = "/tenants/evil/memory/episodic"
+    mine, admin = person(service, "alice"), service.caller("root", tenant="evil", roles=frozenset({"tenant-admin"}))
+    source = service.caller("alice")
+    await source.write("for bob", path=f"{ROOT}/x/y", readers=["user:bob"])
+    exported = await export(source)
+    await settle(admin, f"{there}/x", default_readers=["user:carol"])
+    await refused(send(mine, exported), "READERS_TOO_WIDE")
+    await settle(admin, f"{there}/x", mask=["default_readers", "writers"], writers=["group:none"])
+    await refused(send(mine, exported), "NOT_WRITER")
+    await settle(admin, f"{there}/x", mask=["writers", "items_max"], items_max=0)
+    assert (await send(mine, exported)).created_count == 1
+    await settle(admin, f"{there}/x", items_max=1)
+    await source.write("another", path=f"{ROOT}/x")
+    await refused(send(mine, await export(source)), "QUOTA_EXCEEDED")
