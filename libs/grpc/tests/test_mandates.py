@@ -8,6 +8,7 @@ from memoryos_core.errors import TokenAudience, TokenExpired, TokenInvalid
 from memoryos_core.ids import UlidSource
 from memoryos_core.keys import KeySet, PrivateKey, Use
 from memoryos_core.tokens import SERVICE_TTL_S_MAX, Identity, TokenSigner, TokenVerifier
+from memoryos_grpc.interceptors.authenticate import Authenticate
 from memoryos_grpc.methods import METHOD_RULES
 
 
@@ -74,3 +75,29 @@ def test_only_erasure_by_memoryfs_takes_one():
     mandated = {name: rule for name, rule in METHOD_RULES.items() if rule.mandated}
     assert set(mandated) == {"/memoryos.erasure.v1.Erasure/Erase", "/memoryos.erasure.v1.Erasure/FindRemains"}
     assert all(rule.services == {"memoryfs"} for rule in mandated.values())
+
+
+@pytest.mark.parametrize("caller", [None, "policy", "memoryfs"])
+async def test_a_mandate_needs_its_own_service_token_beside_it(signer, verifier, clock, caller):
+    proceeded = []
+
+    class Call:
+        method = type("M", (), {"rule": METHOD_RULES["/memoryos.erasure.v1.Erasure/Erase"]})()
+        metadata = (("authorization", f"Bearer {signer.mandate('harness', tenant='acme', user='alice')}"),)
+        caller = None
+
+    async def proceed(call):
+        proceeded.append(call.caller)
+
+    authenticate = Authenticate(verifier, clock)
+    authenticate._tokens.service = lambda token: token  # who a service token names is tested elsewhere
+    call = Call()
+    if caller:
+        call.metadata = (*call.metadata, ("x-memoryos-service-token", caller))
+    if caller == "memoryfs":
+        await authenticate.intercept(call, proceed)
+        assert proceeded[0].identity.user == "alice"
+        return
+    with pytest.raises(TokenInvalid):
+        await authenticate.intercept(call, proceed)
+    assert not proceeded

@@ -25,7 +25,7 @@ async def test_the_service_role_owns_and_reaches_nothing_beyond_its_user(world) 
     task = await client.submit("hello", "plain")
     async with await AsyncConnection.connect(world.database.dsn(roles.HARNESS), autocommit=True) as service:
         for table in ("sessions", "messages", "tasks", "task_events"):
-            with pytest.raises(errors.Error, match="has no tenant"):
+            with pytest.raises(errors.Error, match=r"has no (tenant|user)"):
                 await service.execute(f"SELECT count(*) FROM harness.{table}".encode())
         await service.execute("SELECT set_config('memoryos.tenant', 'acme', false)")
         await service.execute("SELECT set_config('memoryos.user', 'u7', false)")
@@ -37,8 +37,8 @@ async def test_the_service_role_owns_and_reaches_nothing_beyond_its_user(world) 
         await service.execute("SELECT set_config('memoryos.user', 'u42', false)")
         row = await (await service.execute("SELECT id FROM harness.tasks")).fetchone()
         assert row == (task.id,)
-        with pytest.raises(errors.InsufficientPrivilege):
-            await service.execute("DELETE FROM harness.tasks")
+        deleted = await service.execute("DELETE FROM harness.tasks")  # erasure alone does
+        assert deleted.rowcount == 0
         with pytest.raises(errors.InsufficientPrivilege):
             await service.execute("UPDATE harness.task_events SET state = 'X'")
 
