@@ -5,7 +5,7 @@ import time
 
 import pytest
 from memoryos_core.errors import DeadlineExceeded
-from memoryos_postgres import Database, roles
+from memoryos_postgres import Database, copy_binary, roles
 from memoryos_postgres.errors import (
     AccessRefused,
     DatabaseFault,
@@ -134,11 +134,25 @@ async def test_many_rows_and_copy(db, database):
         assert await tx.executemany(INSERT, [key(n) for n in range(50)]) == 50
     await admin_execute(database, "CREATE TABLE public.plain (n int); GRANT ALL ON public.plain TO PUBLIC")
     async with db.unscoped() as tx:
-        async with tx.copy("COPY public.plain FROM STDIN") as copy:
-            for n in range(100):
-                await copy.write_row((n,))
+        rows = copy_binary.whole(([copy_binary.int4(n)] for n in range(100)), fields=1)
+        assert await tx.copy_whole("COPY public.plain FROM STDIN (FORMAT binary)", rows) == 100
         assert await tx.fetch_value("SELECT count(*) FROM public.plain") == 100
     assert await count(db) == 50
+
+
+@pytest.mark.parametrize("table", ["plain", "absent"])
+async def test_a_copy_that_fails_undoes_its_transaction(db, database, table):
+    await admin_execute(database, "CREATE TABLE public.plain (n int); GRANT ALL ON public.plain TO PUBLIC")
+
+    async def copy() -> None:
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            too_wide = copy_binary.whole([[copy_binary.int8(1)]], fields=1)
+            await tx.copy_whole(f"COPY public.{table} FROM STDIN (FORMAT binary)", too_wide)
+
+    with pytest.raises(DatabaseFault):
+        await copy()
+    assert await count(db) == 0
 
 
 @pytest.mark.parametrize("step", ["SELECT pg_sleep(%s)", None])

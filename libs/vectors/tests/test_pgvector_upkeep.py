@@ -23,6 +23,7 @@ from memoryos_vectors.ports import Exactness, IndexScope, Tier, VectorAnswer, Ve
 pytestmark = pytest.mark.integration
 SECTION = PgVectorSection(ann_rows_min=1_000, exact_below=100, scan_tuples_max=1_000, ann_indexes_max=2)
 BIG, SMALL = "big", "small"
+KILLED_AT = "memoryfs.ann.between_indexes"
 _INDEXES = (
     "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
     " WHERE i.indrelid = 'memoryfs.item_vectors'::regclass AND c.relname ~ '_(near|few)_' AND i.indisvalid"
@@ -194,7 +195,7 @@ async def test_a_killed_build_is_finished_by_the_next_round(
         "from memoryos_core import crashpoints\n"
         "from memoryos_vectors.adapters.pgvector_upkeep import AnnUpkeep\n"
         "from memoryos_vectors.config import PgVectorSection\n"
-        "crashpoints.arm('memoryfs.ann.between_indexes')\n"
+        f"crashpoints.arm({KILLED_AT!r})\n"
         "async def main():\n"
         "    async with await psycopg.AsyncConnection.connect(sys.argv[1], autocommit=True) as connection:\n"
         "        await AnnUpkeep(connection, PgVectorSection(ann_rows_min=1000)).run_once()\n"
