@@ -15,6 +15,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_memoryfs.adapters.sql_filters import FilterKeys, sql_of
 from memoryos_memoryfs.domain import filters as f
 from memoryos_memoryfs.domain.drafts import Moment, new_item
+from memoryos_memoryfs.domain.filter_meaning import matches, read_instant
 from memoryos_memoryfs.domain.settings import effective
 from memoryos_memoryfs.errors import FilterInvalid
 from memoryos_memoryfs.filter_messages import filter_of
@@ -34,7 +35,7 @@ ITEM = new_item(
 
 def holds(attributes, *conditions) -> bool:
     item = replace(ITEM, payload=replace(ITEM.payload, attributes=canonical_json(attributes)))
-    return f.matches(filter_of(Filter(attributes=conditions)), item)
+    return matches(filter_of(Filter(attributes=conditions)), item)
 
 
 def at(*path, **operator) -> filter_pb2.AttributeCondition:
@@ -123,7 +124,7 @@ def test_long_texts_and_deep_values_are_there_and_equal_nothing():
     ],
 )
 def test_instants_are_read(text, micros):
-    assert f.read_instant(text) == micros
+    assert read_instant(text) == micros
 
 
 NO_INSTANTS = [
@@ -146,7 +147,7 @@ NO_INSTANTS = [
 
 @pytest.mark.parametrize("text", NO_INSTANTS)
 def test_other_texts_are_no_instants(text):
-    assert f.read_instant(text) is None
+    assert read_instant(text) is None
 
 
 def nested(depth: int) -> filter_pb2.Filter:
@@ -215,21 +216,21 @@ def test_a_condition_of_a_later_version_is_refused_not_dropped(message):
 
 
 def test_the_limits_themselves_are_allowed():
-    assert f.matches(filter_of(nested(8)), replace(ITEM, pinned=True))
+    assert matches(filter_of(nested(8)), replace(ITEM, pinned=True))
     sixty_four = Filter(
         attributes=[at("a", exists=False)] * 32, all_of=[Filter(attributes=[at("a", exists=False)] * 32)]
     )
-    assert f.matches(filter_of(sixty_four), ITEM)
+    assert matches(filter_of(sixty_four), ITEM)
     assert filter_of(Filter()) == f.NO_FILTER
 
 
 def test_empty_nested_filters_let_everything_through():
-    assert f.matches(filter_of(Filter(any_of=[Filter()])), ITEM)
-    assert f.matches(filter_of(Filter(all_of=[Filter()])), ITEM)
-    assert not f.matches(filter_of(Filter(none_of=[Filter()])), ITEM)
-    assert not f.matches(f.AnyOf(()), ITEM)
-    assert f.matches(f.NoneOf(()), ITEM)
-    assert not f.matches(f.OneOf(f.Label.USER, ()), ITEM)
+    assert matches(filter_of(Filter(any_of=[Filter()])), ITEM)
+    assert matches(filter_of(Filter(all_of=[Filter()])), ITEM)
+    assert not matches(filter_of(Filter(none_of=[Filter()])), ITEM)
+    assert not matches(f.AnyOf(()), ITEM)
+    assert matches(f.NoneOf(()), ITEM)
+    assert not matches(f.OneOf(f.Label.USER, ()), ITEM)
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class Stranger:
 )
 def test_a_node_that_is_no_filter_is_an_error_everywhere(node):
     with pytest.raises(f.FilterUnknown):
-        f.matches(node, ITEM)
+        matches(node, ITEM)
     with pytest.raises(f.FilterUnknown):
         sql_of(node, FilterKeys(owners={}, kinds={}))
 

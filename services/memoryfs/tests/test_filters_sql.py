@@ -14,7 +14,7 @@ from memoryos_memoryfs.adapters.matching_ids import matching_ids
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.domain.filters import matches
+from memoryos_memoryfs.domain.filter_meaning import matches
 from memoryos_memoryfs.filter_messages import filter_of
 from memoryos_memoryfs.ports import Look
 from memoryos_postgres import Database, roles

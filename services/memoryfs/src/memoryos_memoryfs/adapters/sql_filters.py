@@ -3,7 +3,7 @@
 Total and two-valued: each condition becomes an expression that is true or
 false, never NULL, for every row; a node that is no filter raises FilterUnknown.
 Only fixed text is put together; every value is a parameter. What each node
-means is said in domain/filters.py, whose `matches` it has to agree with.
+means is said in domain/filter_meaning.py, with which it has to agree.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INSTANT: Final = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
     "([Zz]|[+-](0[0-9]|1[0-5]):[0-5][0-9])$"
 )
-"""As domain.filters reads instants."""
+"""As domain/filter_meaning.py reads instants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
-from memoryos_memoryfs.domain.filters import matches
+from memoryos_memoryfs.domain.filter_meaning import matches
 from memoryos_memoryfs.domain.fusion import Fused
 from memoryos_memoryfs.domain.hits import Hit
 from memoryos_memoryfs.domain.items import Item, State, Tier
