@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -21,7 +20,7 @@ from memoryos_models.ports import ChatModel, Embedder
 from memoryos_postgres import roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.jobs import JobRunner, Jobs
-from memoryos_service import GROUND_SECTIONS, open_ground
+from memoryos_service import GROUND_SECTIONS, Ground, open_ground
 from memoryos_telemetry.context import current_traceparent, remote_context
 from memoryos_vectors.adapters.guarded import GuardedIndex
 from memoryos_vectors.adapters.pgvector_routes import AnnRoutes
@@ -43,23 +42,23 @@ from memoryos_memoryfs.adapters.pg_past import PgPast
 from memoryos_memoryfs.adapters.pg_scans import PgInspector
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
 from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
-from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
+from memoryos_memoryfs.adapters.pg_upkeep import PgUpkeep
 from memoryos_memoryfs.adapters.session import CopyReads, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
-from memoryos_memoryfs.binding_ports import BindingQueue
+from memoryos_memoryfs.background import (
+    embed_forever,
+    end_bindings_forever,
+    keep_index_forever,
+    keep_lifecycle_forever,
+)
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
 from memoryos_memoryfs.domain.settings import PathSettings
 from memoryos_memoryfs.erasure_build import build_erasure
 from memoryos_memoryfs.index_ports import Backend, IndexParts
 from memoryos_memoryfs.job_handlers import handlers_of
-from memoryos_memoryfs.lifecycle_ports import LifecycleUpkeep
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
-from memoryos_memoryfs.operations.bind_paths import end_due_bindings
-from memoryos_memoryfs.operations.embed_pending import embed_pending
-from memoryos_memoryfs.operations.keep_lifecycle import keep_lifecycle
 from memoryos_memoryfs.parts import Parts, Reranking
-from memoryos_memoryfs.ports import EmbedQueue
 from memoryos_memoryfs.servicer import MemoryFSServicer
 from memoryos_memoryfs.servicers.jobs import JobsServicer
 
@@ -71,8 +70,6 @@ SECTIONS = (
     ModelsSection,
     MemoryFSSection,
 )
-
-_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -86,27 +83,11 @@ async def running(
     """Give a serving server; `clock`, `embedder` and `derived` replace the configured ones in tests."""
     async with AsyncExitStack() as stack:
         ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.MEMORYFS, clock=clock))
-        clock, database, keyring = ground.clock, ground.database, ground.keyring
         if embedder is None:
             embedder = build_embedder(config[ModelsSection])
             stack.push_async_callback(embedder.close)
-        models = IndexedModels({embedder.model_id: embedder.dimensions})
-        copy = await _copy_of(config, models, derived, stack)
-        jobs = Jobs(database, SERVICE, keyring, ground.ids, trace_parent=current_traceparent)
-        shared = Shared(
-            keyring=keyring,
-            idempotency=Idempotency(keyring),
-            names=Names(clock),
-            hashes=TokenHashes(),
-            models=models,
-            model_id=embedder.model_id,
-            ann=AnnRoutes(config[PgVectorSection], clock),
-            clock=clock,
-            jobs=jobs,
-            copy=copy,
-            defaults=_defaults(config[MemoryFSSection]),
-        )
-        section = config[MemoryFSSection]
+        shared = await _shared(ground, embedder, derived, stack)
+        database, section = ground.database, config[MemoryFSSection]
         outbox, backends = PgIndexOutbox(database, config[QdrantSection]), PgBackendState(database)
         await adopt_backend(backends, outbox, Backend(section.vector_backend))
         upkeep = PgUpkeep(database, shared.models)
@@ -117,51 +98,35 @@ async def running(
             trail=AuditReads(ground.recorder),
             hits=upkeep,
             embedder=embedder,
-            clock=clock,
+            clock=ground.clock,
             ids=ground.ids,
             section=section,
             chat=_chat(config[ModelsSection], stack),
-            index=IndexParts(
-                state=backends,
-                outbox=outbox,
-                truth=PgTruthVectors(database, models),
-                models=models,
-                model_id=embedder.model_id,
-                copy=copy.index if copy else None,
-                answers=lambda: copy is not None and copy.index.breaker.closed,
-                settle_s=2 * config[QdrantSection].write_timeout_s,
-            ),
+            index=_index(ground, shared, outbox, backends),
             inspector=PgInspector(database, shared),
             reranking=_reranking(config[ModelsSection], stack),
-            jobs=jobs,
+            jobs=shared.jobs,
             erasure=build_erasure(ground, shared, stack),
         )
         server = ground.server(
             [
                 (memoryfs_pb2_grpc.add_MemoryFSServicer_to_server, MemoryFSServicer(parts)),
-                (jobs_pb2_grpc.add_JobsServicer_to_server, JobsServicer(jobs)),
+                (jobs_pb2_grpc.add_JobsServicer_to_server, JobsServicer(shared.jobs)),
             ],
             bound=BoundScopes(database, shared),
         )
-        tracer = ground.telemetry.tracer(SERVICE)
-        runner = JobRunner(
-            jobs,
-            handlers_of(parts),
-            traced=lambda kind, parent: tracer.span(f"job {kind}", parent=remote_context(parent)),
-        )
         await server.start()
-        workers = [
-            asyncio.create_task(runner.run_forever()),
-            asyncio.create_task(_embed_forever(PgEmbedQueue(database, shared, section), embedder, section)),
-            asyncio.create_task(_keep_up(upkeep, clock, section.upkeep_s)),
-            asyncio.create_task(_end_bindings(parts, PgBindingQueue(database))),
-            asyncio.create_task(_keep_lifecycle(PgLifecycle(database, shared), clock, section)),
+        work = [
+            _job_runner(ground, parts).run_forever(),
+            embed_forever(PgEmbedQueue(database, shared, section), embedder, section),
+            keep_index_forever(upkeep, ground.clock, section.upkeep_s),
+            end_bindings_forever(parts, PgBindingQueue(database)),
+            keep_lifecycle_forever(PgLifecycle(database, shared), ground.clock, section),
         ]
-        if copy is not None:
+        if shared.copy is not None:
             tell = partial(server.set_part_health, HEALTH_PART)
-            workers.append(
-                asyncio.create_task(copy_forever(outbox, backends, copy.index, models, config[QdrantSection], tell))
-            )
+            work.append(copy_forever(outbox, backends, shared.copy.index, shared.models, config[QdrantSection], tell))
+        workers = [asyncio.create_task(one) for one in work]
         try:
             yield server
         finally:
@@ -169,6 +134,50 @@ async def running(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _shared(ground: Ground, embedder: Embedder, derived: DerivedIndex | None, stack: AsyncExitStack) -> Shared:
+    """Give what the adapters of all transactions share."""
+    config, clock, keyring = ground.config, ground.clock, ground.keyring
+    models = IndexedModels({embedder.model_id: embedder.dimensions})
+    return Shared(
+        keyring=keyring,
+        idempotency=Idempotency(keyring),
+        names=Names(clock),
+        hashes=TokenHashes(),
+        models=models,
+        model_id=embedder.model_id,
+        ann=AnnRoutes(config[PgVectorSection], clock),
+        clock=clock,
+        jobs=Jobs(ground.database, SERVICE, keyring, ground.ids, trace_parent=current_traceparent),
+        copy=await _copy_of(config, models, derived, stack),
+        defaults=_defaults(config[MemoryFSSection]),
+    )
+
+
+def _index(ground: Ground, shared: Shared, outbox: PgIndexOutbox, backends: PgBackendState) -> IndexParts:
+    """Give what operations on the index work with."""
+    copy = shared.copy
+    return IndexParts(
+        state=backends,
+        outbox=outbox,
+        truth=PgTruthVectors(ground.database, shared.models),
+        models=shared.models,
+        model_id=shared.model_id,
+        copy=copy.index if copy else None,
+        answers=lambda: copy is not None and copy.index.breaker.closed,
+        settle_s=2 * ground.config[QdrantSection].write_timeout_s,
+    )
+
+
+def _job_runner(ground: Ground, parts: Parts) -> JobRunner:
+    """Give what works on the jobs of this service, each as a span of the trace that asked for it."""
+    tracer = ground.telemetry.tracer(SERVICE)
+    return JobRunner(
+        parts.jobs,
+        handlers_of(parts),
+        traced=lambda kind, parent: tracer.span(f"job {kind}", parent=remote_context(parent)),
+    )
 
 
 def _chat(section: ModelsSection, stack: AsyncExitStack) -> ChatModel | None:
@@ -219,50 +228,3 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then let running calls end."""
     async with running(config):
         await stop.wait()
-
-
-async def _embed_forever(queue: EmbedQueue, embedder: Embedder, section: MemoryFSSection) -> None:
-    """Embed what waits, batch after batch; sleep only when nothing was done."""
-    while True:
-        try:
-            done = await embed_pending(queue, embedder, section)
-        except Exception:
-            _log.exception("the queue of vectors cannot be read")
-            done = 0
-        if not done:
-            await asyncio.sleep(section.embed_poll_s)
-
-
-async def _keep_lifecycle(upkeep: LifecycleUpkeep, clock: Clock, section: MemoryFSSection) -> None:
-    """Look after tenants as they come due, again and again."""
-    while True:
-        # Who is due is looked up by one probe of an index per tenant: often enough, and not all the time.
-        await asyncio.sleep(max(0.05, min(section.lifecycle_s / 20, 60)))
-        try:
-            await keep_lifecycle(upkeep, clock, section.lifecycle_s)
-        except Exception:
-            _log.exception("the upkeep of the lifecycle failed")
-
-
-async def _end_bindings(parts: Parts, queue: BindingQueue) -> None:
-    """End bindings whose time is over, again and again."""
-    while True:
-        try:
-            done = await end_due_bindings(parts, queue)
-        except Exception:
-            _log.exception("a binding cannot be ended")
-            done = 0
-        if not done:
-            await asyncio.sleep(parts.section.bindings_poll_s)
-
-
-async def _keep_up(upkeep: PgUpkeep, clock: Clock, every_s: float) -> None:
-    """Count hits and sweep expired index rows, again and again."""
-    while True:
-        await asyncio.sleep(every_s)
-        try:
-            await upkeep.flush()
-            while await upkeep.sweep(clock.now()) >= SWEPT_MAX:
-                pass
-        except Exception:
-            _log.exception("upkeep failed")

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Protocol
 
 import numpy as np
+from memoryos_core.errors import DependencyUnavailable
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from numpy.typing import NDArray
@@ -124,6 +125,10 @@ class LexicalAnswer:
 
 class RequestAnswered(Exception):
     """The request_id that this transaction claimed has its answer already; `replay` gives it."""
+
+
+class SettingsChanged(DependencyUnavailable):
+    """The settings of the tenant changed in this instant; nothing was kept."""
 
 
 class Journal(Protocol):
@@ -241,72 +246,42 @@ class Freezer(Protocol):
         """Hide everything of and about `user` until the purge job has ended."""
 
 
-class Work(Protocol):
-    """One transaction of one caller."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One transaction of one caller: the ports that it has."""
 
-    @property
-    def items(self) -> ItemStore:
-        """The truth."""
-
-    @property
-    def index(self) -> RecallIndex:
-        """The index tables."""
-
-    @property
-    def journal(self) -> Journal:
-        """Idempotency and audit."""
-
-    @property
-    def claims(self) -> Claims:
-        """What says the same, and by which sources."""
-
-    @property
-    def own(self) -> OwnItems:
-        """What the caller owns."""
-
-    @property
-    def settings(self) -> Settings:
-        """What holds below paths."""
-
-    @property
-    def bindings(self) -> Bindings:
-        """What bounds sessions, tasks and agents of the caller's user."""
-
-    @property
-    def places(self) -> Places:
-        """What lies below paths."""
-
-    @property
-    def jobs(self) -> JobStarter:
-        """Long operations."""
-
-    @property
-    def erasing(self) -> Freezer:
-        """People who are being erased."""
-
-    @property
-    def backends(self) -> BackendState:
-        """Which index answers."""
-
-    @property
-    def history(self) -> History:
-        """What became of items."""
-
-    @property
-    def snapshots(self) -> Snapshots:
-        """Named points."""
-
-    @property
-    def derivations(self) -> Derivations:
-        """What was made from items."""
-
-    @property
-    def past(self) -> PastRows:
-        """Earlier revisions that come from elsewhere."""
-
-    @property
-    def scans(self) -> Scans:
-        """What Read looks at beside both arms."""
+    items: ItemStore
+    """The truth."""
+    index: RecallIndex
+    """The index tables."""
+    journal: Journal
+    """Idempotency and audit."""
+    claims: Claims
+    """What says the same, and by which sources."""
+    own: OwnItems
+    """What the caller owns."""
+    settings: Settings
+    """What holds below paths."""
+    bindings: Bindings
+    """What bounds sessions, tasks and agents of the caller's user."""
+    places: Places
+    """What lies below paths."""
+    jobs: JobStarter
+    """Long operations."""
+    erasing: Freezer
+    """People who are being erased."""
+    backends: BackendState
+    """Which index answers."""
+    history: History
+    """What became of items."""
+    snapshots: Snapshots
+    """Named points."""
+    derivations: Derivations
+    """What was made from items."""
+    past: PastRows
+    """Earlier revisions that come from elsewhere."""
+    scans: Scans
+    """What Read looks at beside both arms."""
 
 
 class Storage(Protocol):
@@ -327,6 +302,12 @@ class Storage(Protocol):
 
     async def holding(self, scope: Scope, path: MemoryPath) -> Holding:
         """Give what the settings of `path` and of the paths above it say now, in a transaction of its own."""
+
+    async def known_holding(self, scope: Scope, path: MemoryPath) -> Holding:
+        """Give what this process last knew of that, without a round trip; to be checked by `Settings.expect`.
+
+        A refusal that rests on it is to be checked, too: by `holding`, whose version tells.
+        """
 
     def transaction(self, scope: Scope, *, whole: bool = False) -> AbstractAsyncContextManager[Work]:
         """Begin; commit at the end of the block, roll back on any exception.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from memoryos_core.paths import MemoryPath
@@ -29,66 +29,45 @@ from memoryos_memoryfs.adapters.pg_scans import PgScans
 from memoryos_memoryfs.adapters.pg_settings import PgSettings
 from memoryos_memoryfs.adapters.pg_snapshots import PgSnapshots
 from memoryos_memoryfs.adapters.session import Session, Shared
-from memoryos_memoryfs.binding_ports import Bindings
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.errors import QuotaExceeded
-from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
-from memoryos_memoryfs.index_ports import BackendState
-from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
-from memoryos_memoryfs.namespace_ports import Places, Settings
-from memoryos_memoryfs.ports import Freezer, ItemStore, JobStarter, Journal, RecallIndex, RequestAnswered, Work
-from memoryos_memoryfs.read_ports import Scans
-from memoryos_memoryfs.transfer_ports import PastRows
+from memoryos_memoryfs.ports import (
+    RequestAnswered,
+    SettingsChanged,
+    Work,
+)
 
 _QUOTAS: Final = {"quota_items_max": "items_max", "quota_bytes_max": "bytes_max"}
 """Constraints that the counters of quotas break (migration 0009)."""
+_SETTINGS: Final = "settings_version"
+"""What a commit breaks that rests on earlier settings."""
+_HOLDINGS_MAX: Final = 20_000
+"""Paths whose settings a process knows, some 10 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class PgWork:
-    """One transaction of one caller."""
-
-    items: ItemStore
-    index: RecallIndex
-    journal: Journal
-    claims: Claims
-    own: OwnItems
-    settings: Settings
-    places: Places
-    bindings: Bindings
-    jobs: JobStarter
-    erasing: Freezer
-    history: History
-    snapshots: Snapshots
-    derivations: Derivations
-    backends: BackendState
-    past: PastRows
-    scans: Scans
-
-
-def work_of(session: Session) -> PgWork:
+def work_of(session: Session) -> Work:
     """Give the ports of one transaction."""
     items = PgItems(session)
-    return PgWork(
-        items,
-        PgRecall(session),
-        PgJournal(session),
-        PgClaims(session),
-        PgOwnItems(session),
-        PgSettings(session),
-        PgPlaces(session, items),
-        PgBindings(session),
-        PgJobs(session, session.shared.jobs),
-        PgFreezer(session),
-        PgHistory(session, items),
-        PgSnapshots(session),
-        items.derivations,
-        TxBackends(session.tx),
-        PgPastRows(session, items),
-        PgScans(session, items),
+    return Work(
+        items=items,
+        index=PgRecall(session),
+        journal=PgJournal(session),
+        claims=PgClaims(session),
+        own=PgOwnItems(session),
+        settings=PgSettings(session),
+        places=PgPlaces(session, items),
+        bindings=PgBindings(session),
+        jobs=PgJobs(session, session.shared.jobs),
+        erasing=PgFreezer(session),
+        history=PgHistory(session, items),
+        snapshots=PgSnapshots(session),
+        derivations=items.derivations,
+        backends=TxBackends(session.tx),
+        past=PgPastRows(session, items),
+        scans=PgScans(session, items),
     )
 
 
@@ -98,6 +77,7 @@ class PgStorage:
     def __init__(self, database: Database, shared: Shared) -> None:
         self._database = database
         self._shared = shared
+        self._holdings: OrderedDict[tuple[str, MemoryPath], Holding] = OrderedDict()
 
     async def prepare(self, scope: Scope, path: MemoryPath, readers: Sequence[str], subjects: Sequence[str]) -> None:
         """See `Storage.prepare`; without anything new it does not ask the database."""
@@ -121,7 +101,16 @@ class PgStorage:
     async def holding(self, scope: Scope, path: MemoryPath) -> Holding:
         """See `Storage.holding`; one round trip."""
         async with self._database.scoped(scope) as tx:
-            return await PgSettings(Session(shared=self._shared, tx=tx, scope=scope)).of_alone(path)
+            found = await PgSettings(Session(shared=self._shared, tx=tx, scope=scope)).of_alone(path)
+        self._holdings[(scope.tenant, path)] = found
+        self._holdings.move_to_end((scope.tenant, path))
+        if len(self._holdings) > _HOLDINGS_MAX:
+            self._holdings.popitem(last=False)
+        return found
+
+    async def known_holding(self, scope: Scope, path: MemoryPath) -> Holding:
+        """See `Storage.known_holding`."""
+        return self._holdings.get((scope.tenant, path)) or await self.holding(scope, path)
 
     def transaction(self, scope: Scope, *, whole: bool = False) -> AbstractAsyncContextManager[Work]:
         """See `Storage.transaction`."""
@@ -141,6 +130,8 @@ class PgStorage:
         except ConstraintViolation as error:
             if error.constraint == CLAIMED:
                 raise RequestAnswered from error
+            if error.constraint == _SETTINGS:
+                raise SettingsChanged from error
             if error.constraint in _QUOTAS:
                 raise QuotaExceeded(metadata={"quota": _QUOTAS[error.constraint]}) from error
             raise
