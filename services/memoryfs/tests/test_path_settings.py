@@ -138,6 +138,28 @@ async def test_a_change_holds_for_the_next_call_on_every_process(start_service):
         assert not result.gated
 
 
+async def test_no_write_under_way_outruns_a_change(start_service):
+    one, two = await start_service(), await start_service()
+    admin = one.caller("root", roles=frozenset({"tenant-admin"}))
+
+    async def write_on(caller, n):
+        for count in range(10**6):
+            try:
+                await caller.write_entries([memoryfs_pb2.WriteEntry(content=f"text {n}/{count}")] * (1 + n % 2 * 9))
+            except grpc.aio.AioRpcError as error:
+                return remote_error(error).reason
+
+    for turn in range(4):
+        await settle(admin, ROOT, mask=["writers"])
+        callers = [(one if n % 2 else two).caller(f"u{turn}.{n}") for n in range(8)]
+        running = [asyncio.create_task(write_on(caller, n)) for n, caller in enumerate(callers)]
+        await asyncio.gather(*(caller.write(f"begun {n}") for n, caller in enumerate(callers)))
+        await settle(admin, ROOT, writers=[])
+        kept = await one.rows("SELECT count(*) FROM memoryfs.items")
+        assert set(await asyncio.gather(*running)) == {"NOT_WRITER"}
+        assert await one.rows("SELECT count(*) FROM memoryfs.items") == kept
+
+
 async def test_gate_caps_and_ttl_hold_for_new_and_changed_items(service, admin, alice):
     bot = service.caller("alice", roles=frozenset({"agent"}), chain=("helper",))
     person = service.caller("alice", roles=frozenset({"user"}))

@@ -1,9 +1,19 @@
 -- name: settings_above
--- What a path and the paths above it state, nearest first.
-SELECT default_readers, writers, gate, confidence_caps, ttl, retention, hot_window, items_max, bytes_max, keep_max
-FROM memoryfs.path_settings
-WHERE tenant = %(tenant)s AND key = ANY (%(keys)s::bytea[])
-ORDER BY octet_length(key) DESC;
+-- What a path and the paths above it state, nearest first; one row at least, for the version.
+SELECT v.version, s.default_readers, s.writers, s.gate, s.confidence_caps, s.ttl, s.retention, s.hot_window, s.items_max,
+    s.bytes_max, s.keep_max
+FROM (
+    SELECT coalesce((SELECT version FROM memoryfs.settings_versions WHERE tenant = %(tenant)s), 0) AS version
+) AS v
+LEFT JOIN memoryfs.path_settings s ON s.tenant = %(tenant)s AND s.key = ANY (%(keys)s::bytea[])
+ORDER BY octet_length(s.key) DESC;
+
+-- name: expect_settings
+SELECT memoryfs.expect_settings(%(version)s);
+
+-- name: count_version
+INSERT INTO memoryfs.settings_versions AS v (tenant, version) VALUES (%(tenant)s, 1)
+ON CONFLICT (tenant) DO UPDATE SET version = v.version + 1;
 
 -- name: stated_settings
 SELECT key, sealed_path, default_readers, writers, gate, confidence_caps, ttl, retention, hot_window, items_max,

@@ -28,6 +28,12 @@ class Settings(Protocol):
     async def of(self, path: MemoryPath) -> Holding:
         """Give what holds at `path` as committed by now, by one query. `Storage.holding` needs no transaction."""
 
+    def expect(self, holding: Holding) -> None:
+        """Let this transaction commit only if the settings of the tenant are those that `holding` was made of.
+
+        Said after the writes that rest on it. Else the block ends with `SettingsChanged`.
+        """
+
     async def stated(self, path: MemoryPath) -> Stated | None:
         """Give what `path` itself states; None where it never stated anything."""
 

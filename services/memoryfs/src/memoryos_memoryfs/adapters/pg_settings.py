@@ -38,6 +38,10 @@ class PgSettings:
         """Give the same in a transaction by itself."""
         return self._holding(await self._tx.fetch_alone(_QUERIES["settings_above"], await self._above(path)))
 
+    def expect(self, holding: Holding) -> None:
+        """See `Settings.expect`; it travels with COMMIT, behind what waits for a change that is under way."""
+        self._tx.defer(_QUERIES["expect_settings"], {"version": holding.version})
+
     async def stated(self, path: MemoryPath) -> Stated | None:
         """See `Settings.stated`."""
         params = {"tenant": self._tenant, "key": await self._key(path)}
@@ -62,6 +66,7 @@ class PgSettings:
             await self._tx.execute(_QUERIES["keep_quota"], {**named, **limits, "end": subtree_end(key)})
         else:
             await self._tx.execute(_QUERIES["drop_quota"], named)
+        await self._tx.execute(_QUERIES["count_version"], {"tenant": self._tenant})
         await self._tx.execute(
             _QUERIES["keep_settings"],
             {
@@ -87,7 +92,8 @@ class PgSettings:
         return {"tenant": self._tenant, "keys": keys_above(await self._key(path))}
 
     def _holding(self, rows: Sequence[Row]) -> Holding:
-        return effective([_settings(row) for row in rows], self._session.shared.defaults)
+        version = rows[0]["version"]
+        return effective([_settings(row) for row in rows], self._session.shared.defaults, version=version)
 
     async def _open(self, rows: Sequence[Row]) -> list[Stated]:
         ids = {key_id_of(row["sealed_path"]) for row in rows}

@@ -85,6 +85,8 @@ class Holding:
     items_max: int
     bytes_max: int
     keep_max: int
+    version: int
+    """How often settings of the tenant had been set when this was true."""
 
     def capped(self, confidence: float, origin: Origin, roles: frozenset[str]) -> float:
         """Give the confidence below every cap of the path that applies."""
@@ -135,13 +137,13 @@ class Holding:
         return tuple(reader for reader in readers if reader in allowed)
 
 
-def effective(stated: Sequence[PathSettings], defaults: PathSettings = DEFAULTS) -> Holding:
+def effective(stated: Sequence[PathSettings], defaults: PathSettings = DEFAULTS, *, version: int = 0) -> Holding:
     """Give what holds where `stated` are the settings of the path and of all above it, nearest first."""
     values: dict[str, Any] = {}
     for part in PARTS:
         chain = (getattr(settings, part) for settings in (*stated, defaults, DEFAULTS))
         values[part] = next((value for value in chain if value is not None), None)
-    return Holding(**values)
+    return Holding(**values, version=version)
 
 
 def merged(before: PathSettings, given: PathSettings, parts: Iterable[str]) -> PathSettings:

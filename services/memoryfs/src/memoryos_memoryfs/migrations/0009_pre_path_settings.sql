@@ -35,6 +35,32 @@ COMMENT ON COLUMN memoryfs.path_settings.keep_max IS 'id: active items that are 
 COMMENT ON COLUMN memoryfs.path_settings.etag IS 'id: changes with every change';
 COMMENT ON COLUMN memoryfs.path_settings.update_time IS 'id: when they were set last';
 
+-- One number a tenant: a process that knows settings asks, together with its commit, whether they are still those.
+CREATE TABLE memoryfs.settings_versions (
+    tenant text COLLATE "C" NOT NULL,
+    version int8 NOT NULL,
+    PRIMARY KEY (tenant)
+);
+COMMENT ON TABLE memoryfs.settings_versions IS 'How often settings of a tenant were set; none: never.';
+COMMENT ON COLUMN memoryfs.settings_versions.tenant IS 'id: tenant';
+COMMENT ON COLUMN memoryfs.settings_versions.version IS 'id: grows with every change';
+ALTER TABLE memoryfs.settings_versions ENABLE ROW LEVEL SECURITY;
+ALTER TABLE memoryfs.settings_versions FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant_only ON memoryfs.settings_versions
+    USING (tenant = (SELECT core.tenant())) WITH CHECK (tenant = (SELECT core.tenant()));
+GRANT SELECT, INSERT, UPDATE, DELETE ON memoryfs.settings_versions TO memoryos_memoryfs;
+
+CREATE FUNCTION memoryfs.expect_settings(known int8) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF known <> coalesce((SELECT v.version FROM memoryfs.settings_versions v WHERE v.tenant = core.tenant()), 0) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'settings_version', MESSAGE = 'settings';
+    END IF;
+END
+$$;
+GRANT EXECUTE ON FUNCTION memoryfs.expect_settings(int8) TO memoryos_memoryfs;
+
 -- Counters exist for paths with a quota only: no other path has a row that every writer waits for.
 CREATE TABLE memoryfs.path_quotas (
     tenant text COLLATE "C" NOT NULL,

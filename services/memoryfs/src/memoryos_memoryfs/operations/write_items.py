@@ -16,11 +16,13 @@ from memoryos_core.scope import Scope
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import Draft, Moment, asked_end, changed_item, new_item
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
+from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.domain.tokens import item_tokens
-from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, NotOwner
+from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, NotOwner, NotWriter, ReadersTooWide
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.operations.settle_entries import (
+    FurtherEventsMet,
     Outcome,
     Plan,
     Settling,
@@ -31,9 +33,11 @@ from memoryos_memoryfs.operations.settle_entries import (
     plan_of,
 )
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import RequestAnswered, Revised, Vector, Work, Written
+from memoryos_memoryfs.ports import RequestAnswered, Revised, SettingsChanged, Vector, Work, Written
 
 RPC = "memoryos.memoryfs.v1.MemoryFS/Write"
+TRIES_MAX: Final = 4
+"""Times that a Write begins anew because settings changed under it."""
 MERGED_MAX: Final = 8
 """Entries of a call up to which re-statements are looked for unless it says otherwise: what a turn of talk gives."""
 
@@ -87,7 +91,20 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     """
     access.check_write(scope, command.path)
     _check_ids(command.drafts)
-    holding = await parts.storage.holding(scope, command.path)
+    holding = await parts.storage.known_holding(scope, command.path)
+    tries = 1
+    while True:
+        try:
+            return await _write(parts, scope, command, holding)
+        except (SettingsChanged, NotWriter, ReadersTooWide):
+            # What this process knew of the path may be of before; nothing was kept.
+            known, holding = holding, await parts.storage.holding(scope, command.path)
+            if tries == TRIES_MAX or holding.version == known.version:
+                raise
+            tries += 1
+
+
+async def _write(parts: Parts, scope: Scope, command: WriteCommand, holding: Holding) -> list[WriteResult]:
     moment = Moment(scope=scope, path=command.path, now=parts.clock.now(), new_id=parts.ids.new, holding=holding)
     try:
         created = {n: new_item(draft, moment) for n, draft in enumerate(command.drafts) if not draft.id}
@@ -102,13 +119,15 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
     plan = plan_of(created, merge=command.merges)
     written = {n: _written(parts, item, vectors[n]) for n, item in created.items()}
     doubtful = any(item.state is State.CANDIDATE for item in created.values())
-    if len(created) == len(command.drafts) and plan.empty and not doubtful:
-        return await _write_new(parts, scope, command, list(written.values()))
     asked = _Asked(command=command, moment=moment, plan=plan, written=written, vectors=vectors)
-    try:
-        return await _write_settled(parts, scope, asked)
-    except RequestAnswered as error:
-        return await _answered(parts, scope, command, error)
+    simple = len(created) == len(command.drafts) and plan.empty and not doubtful
+    while True:
+        try:
+            return await (_write_new if simple else _write_settled)(parts, scope, asked)
+        except FurtherEventsMet as more:  # each time of more events; in the end the deadline of the call
+            asked = replace(asked, plan=more.plan)
+        except RequestAnswered as error:
+            return await _answered(parts, scope, command, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +164,7 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
             await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
             await work.items.add(list(asked.written.values()))
             await note_new(work, asked.plan, asked.created, asked.ends)
+            work.settings.expect(asked.moment.holding)
         else:
             answer = await work.journal.replay(RPC, command.request_id, command.body)
             if answer is not None:
@@ -159,6 +179,7 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
             final.update((change.before.id, change.after.item) for change in revised.values())
             kept = {n: final[item_id] for item_id, n in settled.fresh.items()}
             await note_new(work, asked.plan, kept, asked.ends)
+            work.settings.expect(asked.moment.holding)
             results = [
                 _result(revised[n].after.item, Outcome.UPDATED)
                 if n in revised
@@ -191,17 +212,16 @@ def _touched(results: Sequence[WriteResult]) -> list[str]:
     return [item_id for result in results for item_id in (result.id, *result.superseded)]
 
 
-async def _write_new(parts: Parts, scope: Scope, command: WriteCommand, items: Sequence[Written]) -> list[WriteResult]:
+async def _write_new(parts: Parts, scope: Scope, asked: _Asked) -> list[WriteResult]:
     """Keep new items only: nothing has to be looked up first, so everything travels together."""
+    command, items = asked.command, list(asked.written.values())
     results = [_result(written.item) for written in items]
-    try:
-        async with parts.storage.transaction(scope) as work:
-            await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
-            await work.items.add(items)
-            await work.journal.audit(RPC, command.path, [result.id for result in results])
-            crash_point("memoryfs.write.before_commit")
-    except RequestAnswered as error:
-        return await _answered(parts, scope, command, error)
+    async with parts.storage.transaction(scope) as work:
+        await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
+        await work.items.add(items)
+        work.settings.expect(asked.moment.holding)
+        await work.journal.audit(RPC, command.path, [result.id for result in results])
+        crash_point("memoryfs.write.before_commit")
     crash_point("memoryfs.write.after_commit")
     return results
 
