@@ -42,6 +42,7 @@ async def world(service) -> int:
     return 120
 
 
+@pytest.mark.timeout(300)
 async def test_sql_says_what_the_meaning_says(world, database, keys):
     """Some 3,000 filters on 120 items, in the order of lists."""
     scope, loop = scope_of(user="alice"), asyncio.get_running_loop()
