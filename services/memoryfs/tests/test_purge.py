@@ -274,3 +274,16 @@ async def test_what_was_made_from_an_item_goes_with_it(service):
     await ended(service, alice, job.id)
     assert set(await places_holding(service, sources[0], merged.id)) <= {"core.audit"}
     assert (await alice.get(sources[1])).superseded_by == ""
+
+
+async def test_a_purge_that_has_begun_is_not_stopped_and_the_wish_is_recorded(service):
+    alice = person(service, "alice")
+    item = await alice.write(CANARY)
+    job = await purge(alice, request="p-1", ids=[item], path=alice.path)
+    stub = jobs_pb2_grpc.JobsStub(service.channel)
+    asked = (await stub.CancelJob(jobs_pb2.CancelJobRequest(id=job.id), metadata=alice._metadata)).job
+    assert asked.state != jobs_pb2.JOB_STATE_CANCELLED
+    assert asked.cancel_requested
+    assert (await ended(service, alice, job.id)).state == jobs_pb2.JOB_STATE_SUCCEEDED
+    rows = await service.rows("SELECT target_ids FROM core.audit WHERE method LIKE '%%CancelJob'")
+    assert rows == [([job.id],)]

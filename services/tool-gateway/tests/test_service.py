@@ -42,7 +42,8 @@ async def test_there_is_no_way_to_an_effect_but_the_one_call(world: World):
         names = {service.name for service in answer.list_services_response.service}
         break
     assert names == {
-        "memoryos.toolgateway.v1.ToolGateway", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
+        "memoryos.toolgateway.v1.ToolGateway", "memoryos.erasure.v1.Erasure", "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
     }  # fmt: skip
     execute = world.channel("tool-gateway").unary_unary("/memoryos.toolgateway.v1.ToolGateway/Execute")
     with pytest.raises(grpc.aio.AioRpcError) as caught:

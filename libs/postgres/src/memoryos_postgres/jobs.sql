@@ -20,12 +20,12 @@ ORDER BY create_time DESC, id DESC
 LIMIT %(limit)s;
 
 -- name: cancel_job
--- One that waits ends here; one that runs is told at its next save or heartbeat.
+-- One that waits ends here, unless its kind is never stopped; one that runs is told at its next save or heartbeat.
 UPDATE core.jobs SET
     cancel_requested = true,
-    state = CASE WHEN state = 1 THEN 5 ELSE state END,
-    input = CASE WHEN state = 1 THEN ''::bytea ELSE input END,
-    end_time = CASE WHEN state = 1 THEN clock_timestamp() ELSE end_time END
+    state = CASE WHEN state = 1 AND kind <> ALL (%(unstoppable)s::text[]) THEN 5 ELSE state END,
+    input = CASE WHEN state = 1 AND kind <> ALL (%(unstoppable)s::text[]) THEN ''::bytea ELSE input END,
+    end_time = CASE WHEN state = 1 AND kind <> ALL (%(unstoppable)s::text[]) THEN clock_timestamp() ELSE end_time END
 WHERE tenant = %(tenant)s AND id = %(id)s AND state IN (1, 2)
 RETURNING state;
 

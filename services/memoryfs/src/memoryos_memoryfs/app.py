@@ -36,6 +36,7 @@ from memoryos_memoryfs.adapters.pg_bindings import BoundScopes, PgBindingQueue
 from memoryos_memoryfs.adapters.pg_embed_queue import PgEmbedQueue
 from memoryos_memoryfs.adapters.pg_feed import PgFeed
 from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
+from memoryos_memoryfs.adapters.pg_jobs import record_cancel
 from memoryos_memoryfs.adapters.pg_journal import SERVICE, AuditReads
 from memoryos_memoryfs.adapters.pg_lifecycle import PgLifecycle
 from memoryos_memoryfs.adapters.pg_past import PgPast
@@ -53,6 +54,7 @@ from memoryos_memoryfs.background import (
 )
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
+from memoryos_memoryfs.domain.erasure import PURGE
 from memoryos_memoryfs.domain.settings import PathSettings
 from memoryos_memoryfs.erasure_build import build_erasure
 from memoryos_memoryfs.index_ports import Backend, IndexParts
@@ -149,7 +151,15 @@ async def _shared(ground: Ground, embedder: Embedder, derived: DerivedIndex | No
         model_id=embedder.model_id,
         ann=AnnRoutes(config[PgVectorSection], clock),
         clock=clock,
-        jobs=Jobs(ground.database, SERVICE, keyring, ground.ids, trace_parent=current_traceparent),
+        jobs=Jobs(
+            ground.database,
+            SERVICE,
+            keyring,
+            ground.ids,
+            trace_parent=current_traceparent,
+            unstoppable=frozenset({PURGE}),
+            on_cancel=record_cancel,
+        ),
         copy=await _copy_of(config, models, derived, stack),
         defaults=_defaults(config[MemoryFSSection]),
     )

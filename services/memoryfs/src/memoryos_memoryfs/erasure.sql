@@ -7,7 +7,10 @@ INSERT INTO memoryfs.erasures (tenant, job_id, user_name) VALUES (%(tenant)s, %(
 ON CONFLICT (tenant, job_id) DO NOTHING;
 
 -- name: thaw
-DELETE FROM memoryfs.erasures WHERE tenant = %(tenant)s AND job_id = %(job_id)s;
+-- An earlier purge of the same person that failed hides nothing any more, either.
+DELETE FROM memoryfs.erasures WHERE tenant = %(tenant)s AND user_name IN (
+    SELECT e.user_name FROM memoryfs.erasures AS e WHERE e.tenant = %(tenant)s AND e.job_id = %(job_id)s
+);
 
 -- name: next_of_user
 SELECT id FROM (

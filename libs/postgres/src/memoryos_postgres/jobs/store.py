@@ -22,7 +22,12 @@ QUERIES = queries.load("memoryos_postgres", "jobs.sql")
 
 
 class Jobs:
-    """The jobs of one service. `trace_parent` gives the trace that runs here, which the job continues."""
+    """The jobs of one service.
+
+    `trace_parent` gives the trace that runs here, which the job continues; `on_cancel` is called in the
+    transaction of a cancellation (to record it). A job of an
+    `unstoppable` kind goes on all the same.
+    """
 
     def __init__(
         self,
@@ -32,12 +37,16 @@ class Jobs:
         ids: IdSource,
         *,
         trace_parent: Callable[[], str] = lambda: "",
+        unstoppable: frozenset[str] = frozenset(),
+        on_cancel: Callable[[Tx, Scope, str], None] = lambda _tx, _scope, _job_id: None,
     ) -> None:
         self.database = database
         self.service = service
         self.keyring = keyring
         self._ids = ids
         self._trace_parent = trace_parent
+        self._on_cancel = on_cancel
+        self._unstoppable = sorted(unstoppable)
         self.started = asyncio.Event()
         """Set when this process has started a job: its runner need not wait for its next look."""
 
@@ -82,7 +91,9 @@ class Jobs:
         async with self.database.scoped(scope) as tx:
             await self._find(tx, scope, job_id)
             named = {"tenant": scope.tenant, "id": job_id}
-            state = await tx.fetch_value(QUERIES["cancel_job"], named)
+            state = await tx.fetch_value(QUERIES["cancel_job"], {**named, "unstoppable": self._unstoppable})
+            if state is not None:
+                self._on_cancel(tx, scope, job_id)
             if state is not None and Job.of(await self._find(tx, scope, job_id)).state.ended:
                 await tx.execute(QUERIES["not_due"], named)
             return Job.of(await self._find(tx, scope, job_id))
