@@ -1,0 +1,37 @@
+"""Every block of every tutorial does what it says, on a running `mos up`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Deployment
+from .tutorials import Reader, as_said, blocks_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+PAGES = sorted((Path(__file__).parents[3] / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+async def test_a_tutorial_runs_as_it_stands(
+    deployment: Deployment, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{Path(sys.executable).parent}:{deployment.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("MEMORYOS_DATA", str(deployment.data))
+    monkeypatch.chdir(tmp_path)
+    reader = Reader({**deployment.environ, "PATH": path}, tmp_path)
+    blocks = blocks_of(page)
+    assert len(blocks) > 5
+    for block in blocks:
+        printed = await reader.run(block)
+        assert block.printed is None or as_said(block.printed, printed), f"{page.name}:{block.line} prints {printed}"
+
+
+def test_what_differs_from_what_a_tutorial_says_is_seen() -> None:
+    assert as_said("mem_… is (1, 2)", "mem_01 is (1, 2)\n")
+    assert not as_said("mem_… is (1, 2)", "mem_01 is (1, 3)")
+    assert not as_said("one", "one\ntwo")
