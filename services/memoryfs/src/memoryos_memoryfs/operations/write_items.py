@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,6 +31,7 @@ from memoryos_memoryfs.operations.settle_entries import (
     note_new,
     plan_of,
 )
+from memoryos_memoryfs.operations.write_results import WriteResult, decode_results, encode_results
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports import RequestAnswered, Revised, SettingsChanged, Vector, Work, Written
 
@@ -58,25 +58,6 @@ class WriteCommand:
     def merges(self) -> bool:
         """Tell whether re-statements are looked for."""
         return len(self.drafts) <= MERGED_MAX if self.merge is None else self.merge
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """What became of one entry."""
-
-    id: str
-    revision: int
-    etag: str
-    state: State
-    embed_state: EmbedState
-    outcome: Outcome
-    superseded: tuple[str, ...] = ()
-    """Items about the same event that it replaced."""
-
-    @property
-    def gated(self) -> bool:
-        """Tell whether the confidence gate held it back."""
-        return self.state is State.CANDIDATE
 
 
 async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list[WriteResult]:
@@ -161,14 +142,14 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
         met = await meet(work, asked.plan)
         if not named and not met.ids and asked.plan.distinct:
             results = [_result(written.item) for written in asked.written.values()]
-            await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
+            await work.journal.claim(RPC, command.request_id, command.body, encode_results(results))
             await work.items.add(list(asked.written.values()))
             await note_new(work, asked.plan, asked.created, asked.ends)
             work.settings.expect(asked.moment.holding)
         else:
             answer = await work.journal.replay(RPC, command.request_id, command.body)
             if answer is not None:
-                return _decode(answer)
+                return decode_results(answer)
             locked = await work.items.lock(ids_met(met, named))
             revised = await _revisions(parts, work, asked, locked)
             settled = await Settling(parts, work, asked.moment, asked.plan, met).settle(asked.created, locked, named)
@@ -186,7 +167,7 @@ async def _write_settled(parts: Parts, scope: Scope, asked: _Asked) -> list[Writ
                 else _result(final[settled.results[n][0]], settled.results[n][1], settled.superseded[n])
                 for n in range(len(command.drafts))
             ]
-            await work.journal.keep(RPC, command.request_id, _encode(results))
+            await work.journal.keep(RPC, command.request_id, encode_results(results))
         await work.journal.audit(RPC, command.path, list(dict.fromkeys(_touched(results))))
         crash_point("memoryfs.write.before_commit")
     crash_point("memoryfs.write.after_commit")
@@ -217,7 +198,7 @@ async def _write_new(parts: Parts, scope: Scope, asked: _Asked) -> list[WriteRes
     command, items = asked.command, list(asked.written.values())
     results = [_result(written.item) for written in items]
     async with parts.storage.transaction(scope) as work:
-        await work.journal.claim(RPC, command.request_id, command.body, _encode(results))
+        await work.journal.claim(RPC, command.request_id, command.body, encode_results(results))
         await work.items.add(items)
         work.settings.expect(asked.moment.holding)
         await work.journal.audit(RPC, command.path, [result.id for result in results])
@@ -232,7 +213,7 @@ async def _answered(parts: Parts, scope: Scope, command: WriteCommand, error: Ex
         answer = await work.journal.replay(RPC, command.request_id, command.body)
         if answer is None:
             raise error  # rolls the new row back
-    return _decode(answer)
+    return decode_results(answer)
 
 
 def _check_ids(drafts: Sequence[Draft]) -> None:
@@ -290,19 +271,3 @@ def _written(parts: Parts, item: Item, vector: Vector | None) -> Written:
 
 def _result(item: Item, outcome: Outcome = Outcome.CREATED, superseded: Sequence[str] = ()) -> WriteResult:
     return WriteResult(item.id, item.revision, item.etag, item.state, item.embed_state, outcome, tuple(superseded))
-
-
-def _encode(results: Sequence[WriteResult]) -> bytes:
-    return json.dumps(
-        [[r.id, r.revision, r.etag, r.state, r.embed_state, r.outcome, r.superseded] for r in results]
-    ).encode()
-
-
-def _decode(answer: bytes) -> list[WriteResult]:
-    """Give the results of an answer that was kept; those of the release before say no outcome."""
-    results = []
-    for item_id, revision, etag, state, embed_state, *more in json.loads(answer):
-        outcome = Outcome(more[0]) if more else (Outcome.CREATED if revision == 1 else Outcome.UPDATED)
-        superseded = tuple(more[1]) if more else ()
-        results.append(WriteResult(item_id, revision, etag, State(state), EmbedState(embed_state), outcome, superseded))
-    return results
