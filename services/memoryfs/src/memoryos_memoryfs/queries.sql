@@ -294,8 +294,10 @@ SELECT tenant, item_id FROM hot UNION ALL SELECT tenant, item_id FROM cold;
 SELECT hits, last_time FROM memoryfs.item_access WHERE tenant = %(tenant)s AND item_id = %(item_id)s;
 
 -- name: note_access
+-- Of items that are there: what was counted for one that was purged meanwhile does not come back.
 INSERT INTO memoryfs.item_access (tenant, item_id, hits, last_time)
 SELECT %(tenant)s, a.id, a.hits, clock_timestamp() FROM unnest(%(ids)s::text[], %(hits)s::int8[]) AS a (id, hits)
+WHERE EXISTS (SELECT FROM memoryfs.items AS i WHERE i.tenant = %(tenant)s AND i.id = a.id)
 ORDER BY a.id
 ON CONFLICT (tenant, item_id) DO UPDATE
     SET hits = memoryfs.item_access.hits + excluded.hits, last_time = excluded.last_time;

@@ -56,7 +56,7 @@ class PgUpkeep:
         self._flushing = hits
         for tenant, group in groupby(sorted(hits.items()), key=lambda entry: entry[0][0]):
             counts = {item_id: count for (_, item_id), count in group}
-            async with self._database.unscoped() as tx:
+            async with self._database.upkeep(tenant) as tx:  # what was erased since it was read has no row any more
                 await tx.execute(
                     _QUERIES["note_access"],
                     {"tenant": tenant, "ids": list(counts), "hits": list(counts.values())},

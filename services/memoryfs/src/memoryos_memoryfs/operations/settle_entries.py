@@ -36,6 +36,8 @@ class Plan:
 
     signatures: Mapping[int, str]
     events: Mapping[int, EventKey]
+    further: frozenset[EventKey] = frozenset()
+    """Events of candidates that may be promoted by this call."""
 
     @property
     def empty(self) -> bool:
@@ -194,18 +196,32 @@ class Settling:
         return plain(item.payload.content) == plain(kept.payload.content)
 
 
+class FurtherEventsMet(Exception):
+    """A candidate that says the same speaks of an event that was not asked for: begin again with `plan`.
+
+    Asking for it now would be out of order, and two calls could wait for each other.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
 async def meet(work: Work, plan: Plan) -> Met:
-    """Give what new items meet. A candidate that says the same may be promoted: then its event is met, too."""
-    met = await work.claims.meet(list(plan.signatures.values()), list(plan.events.values()))
+    """Give what new items meet. A candidate that says the same may be promoted: then its event is met, too.
+
+    Raises `FurtherEventsMet`, which ends the transaction, where the plan does not know of that event.
+    """
+    met = await work.claims.meet(list(plan.signatures.values()), list({*plan.events.values(), *plan.further}))
     same = {item_id for ids in met.same.values() for item_id in ids}
     if not same:
         return met
     seen = (await work.items.find(sorted(same))).values()
     keys = {item.payload.event_key for item in seen if item.state is State.CANDIDATE}
-    further = [key for key in keys if key is not None and key not in met.events]
-    if not further:
-        return met
-    return Met(same=met.same, events={**met.events, **(await work.claims.meet([], further)).events})
+    further = {key for key in keys if key is not None and key not in met.events}
+    if further:
+        raise FurtherEventsMet(replace(plan, further=plan.further | further))
+    return met
 
 
 async def life_of(work: Work, candidate: Item) -> datetime | None:
