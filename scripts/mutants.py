@@ -3,7 +3,8 @@
 Each entry of scripts/mutants.yaml names a guard, the text that holds it, what
 stands there without it, and the tests that must notice. Work is done on a copy
 of the tree; a mutant whose text is not found exactly once, or whose tests stay
-green, fails the run. `--only NAME` runs those whose name contains NAME.
+green, fails the run. `--only NAME` (any number of times) runs those whose
+name contains NAME.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ def check(tree: Path, mutant: Mutant) -> str | None:
 def main() -> int:
     """Check every mutant."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="")
-    only = parser.parse_args().only
-    mutants = [mutant for mutant in load() if only in mutant.name]
+    parser.add_argument("--only", action="append", default=[])
+    only = parser.parse_args().only or [""]
+    mutants = [mutant for mutant in load() if any(name in mutant.name for name in only)]
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder)
