@@ -1,4 +1,4 @@
-"""Writes docs/reference/{api,configuration,crash-points}.md from protos, section classes and the registry.
+"""Writes docs/reference/{api,configuration,crash-points,errors}.md from protos, code and the registry.
 
 `--check` writes nothing and exits 1 when a page is out of date.
 """
@@ -19,10 +19,11 @@ from memoryos_core.config import Section
 from memoryos_core.crashpoints import CRASH_POINTS
 from memoryos_core.sections import installed_sections
 from pydantic_core import PydanticUndefined
+from reference_errors import errors_page
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "reference"
-APIS = ("memoryfs", "policy", "toolgateway", "harness", "type")
+APIS = ("memoryfs", "jobs", "policy", "toolgateway", "harness", "erasure", "type")
 # Field numbers in descriptor.proto, by which source comments are addressed.
 MESSAGE, ENUM, SERVICE = 4, 5, 6
 FIELD, VALUE, METHOD = 2, 2, 2
@@ -104,7 +105,7 @@ def file_lines(file: FileDescriptorProto) -> Iterator[str]:
 
 
 def api_page() -> str:
-    """Give the reference of all four APIs."""
+    """Give the reference of all APIs."""
     lines = [
         "# The APIs\n",
         "Generated from `proto/` by `make reference`. Limits are enforced before a handler runs.\n",
@@ -180,6 +181,7 @@ def main() -> int:
         ("api.md", api_page()),
         ("configuration.md", configuration_page()),
         ("crash-points.md", crash_points_page()),
+        ("errors.md", errors_page(descriptors(), comments, limits)),
     ):
         path = OUT / name
         if not path.exists() or path.read_text(encoding="utf-8") != page:

@@ -95,6 +95,8 @@ async def main(page: Path) -> None:
     """Print what every block of a page prints: PAGE, on the deployment that MEMORYOS_DATA names."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
+        page = page.absolute()
+        os.chdir(folder)
         reader = Reader(os.environ, Path(folder))
         for block in blocks_of(page):
             printed = await reader.run(block)
