@@ -88,3 +88,16 @@ async def test_list_and_read_give_the_same_set(world, service):
         assert set(recalled) == set(listed)
 
     await asyncio.to_thread(check)
+
+
+async def test_absent_is_false_under_none_of_and_lists_are_not_entered_by_number(service):
+    alice = service.caller("alice")
+    bare = await alice.write("bare of everything")
+    listed = await alice.write("with a list", attributes_json=b'{"a":["x"]}')
+    condition = filter_pb2.AttributeCondition
+    x = filter_pb2.AttributeValue(text="x")
+    is_x, entered = condition(path=["a"], eq=x), condition(path=["a", "0"], eq=x)
+    none_of = filter_pb2.Filter(none_of=[filter_pb2.Filter(attributes=[is_x])])
+    assert set(await alice.list_ids(filter=none_of)) == {bare, listed}
+    assert await alice.list_ids(filter=filter_pb2.Filter(attributes=[entered])) == []
+    assert await alice.list_ids(filter=filter_pb2.Filter(attributes=[condition(path=["a"], contains=x)])) == [listed]
