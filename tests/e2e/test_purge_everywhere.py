@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 
 import grpc
 import pytest
@@ -37,6 +39,7 @@ async def live(world: World) -> list[str]:
     return [own.id, about.id]
 
 
+@pytest.mark.timeout(300)
 async def test_a_person_is_erased_in_every_service(world):
     ids = await live(world)
     neighbour = await world.client("u-neighbour").memory.write(f"{EPISODIC}/u-neighbour", content="my own")
@@ -45,7 +48,7 @@ async def test_a_person_is_erased_in_every_service(world):
         stub, jobs = memoryfs_pb2_grpc.MemoryFSStub(channel), jobs_pb2_grpc.JobsStub(channel)
         request = admin_pb2.PurgeRequest(user=USER, request_id="erase-me")
         job = (await stub.Purge(request, metadata=metadata, timeout=20)).job
-        async for seen in jobs.WatchJob(jobs_pb2.WatchJobRequest(id=job.id), metadata=metadata, timeout=90):
+        async for seen in jobs.WatchJob(jobs_pb2.WatchJobRequest(id=job.id), metadata=metadata, timeout=200):
             job = seen.job
         assert job.state == jobs_pb2.JOB_STATE_SUCCEEDED, job
         answer = await stub.GetReceipt(admin_pb2.GetReceiptRequest(job_id=job.id), metadata=metadata, timeout=20)
@@ -61,3 +64,25 @@ async def test_a_person_is_erased_in_every_service(world):
     left = await columns_with(world, [USER.encode(), *(item_id.encode() for item_id in ids)])
     assert set(left) <= KEPT, left
     assert (await world.client("u-neighbour").memory.get(neighbour.id)).content == "my own"
+
+
+async def test_the_epoch_turns_while_everything_runs(world):
+    client = world.client("u-epoch")
+    item = await client.memory.write(f"{EPISODIC}/u-epoch", content="before the turn")
+    before = (world.stack.folder / "secrets" / "epoch.key").read_text()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "memoryos_cli.main", "keys", "rotate", "--json", "--data", str(world.stack.folder),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    assert json.loads(output)["key_count"] > 0
+    after = (world.stack.folder / "secrets" / "epoch.key").read_text()
+    assert after != before
+    assert len(after.split()) == 1
+    assert (await client.memory.get(item.id)).content == "before the turn"
+    fresh = world.client("u-epoch-2")  # needs a new key
+    again = await fresh.memory.write(f"{EPISODIC}/u-epoch-2", content="after the turn")
+    assert (await fresh.memory.get(again.id)).content == "after the turn"
+    session = await fresh.sessions.create()
+    await fresh.sessions.append(session.id, [{"role": "user", "content": "and in the harness"}])
