@@ -5,6 +5,7 @@ Each test names the guard that it needs; `make mutants` removes them in turn.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from .sessions import shared_of
 NEAR = memoryfs_pb2.Embedding(model="hash-64", values=[1.0] + [0.0] * 63)
 VECTOR = unit_rows([list(NEAR.values)], dimensions=64)[0]
 PATH = MemoryPath.parse("/tenants/acme/memory/episodic")
+WORDS = ["".join(letters) for letters in itertools.product("bdfgkm", "aeiou", "lnrz", "o")]
 INDEX_TABLES = (
     "memoryfs.item_tokens",
     "memoryfs.item_vectors",
@@ -70,14 +72,16 @@ async def test_acl_is_applied_inside_the_dense_arm(alice, service, keys, databas
         assert answer.compared_count == len(expected)
 
 
-async def test_acl_is_applied_inside_the_lexical_arm(alice, service, keys, database_of_memoryfs):
+@pytest.mark.parametrize("further", [0, 30], ids=["few words", "many words"])
+async def test_acl_is_applied_inside_the_lexical_arm(alice, service, keys, database_of_memoryfs, further):
+    asked = " ".join(["xylophone", *WORDS[:further]])
     mine = await write_one(alice)
     for user, expected in (("alice", [mine]), ("bob", [])):
         scope = scope_of(user=user)
         async with database_of_memoryfs.scoped(scope) as tx:
             session = Session(shared=shared_of(database_of_memoryfs, keys), tx=tx, scope=scope)
             recall = PgRecall(session)
-            answer = await recall.lexical(await recall.within(Look(paths=(PATH,))), query_words("xylophone"), 10)
+            answer = await recall.lexical(await recall.within(Look(paths=(PATH,))), query_words(asked), 10)
         assert list(answer.shares) == expected
 
 
@@ -98,6 +102,17 @@ async def test_rarity_counts_only_what_the_reader_may_see(alice, bob):
     before = [(hit.item.id, hit.score) for hit in (await alice.read("common thing")).hits]
     await bob.write_entries([memoryfs_pb2.WriteEntry(content="common common common") for _ in range(50)])
     assert [(hit.item.id, hit.score) for hit in (await alice.read("common thing")).hits] == before
+
+
+async def test_what_others_wrote_does_not_choose_the_words_of_a_long_query(alice, bob):
+    """Of a long query the rarest words are asked: rarest among what the reader may see."""
+    for start in range(0, 90, 10):
+        await alice.write(" ".join(WORDS[start : start + 10]))
+    query = " ".join(WORDS[:90])
+    before = [(hit.item.id, hit.score) for hit in (await alice.read(query)).hits]
+    assert before
+    await bob.write_entries([memoryfs_pb2.WriteEntry(content=" ".join(WORDS[:45])) for _ in range(20)])
+    assert [(hit.item.id, hit.score) for hit in (await alice.read(query)).hits] == before
 
 
 @pytest.mark.parametrize(
@@ -147,6 +162,19 @@ async def test_row_level_security_stands_when_the_where_clause_is_removed(alice,
     async with database_of_memoryfs.scoped(scope_of(tenant="nobody")) as tx:
         for table in ("items", "item_revisions", "item_changes", "paths", "principals"):
             assert await tx.fetch_value(f"SELECT count(*) FROM memoryfs.{table}") == 0, table
+
+
+async def test_earlier_revisions_go_by_their_own_readers_or_by_todays(alice, database_of_memoryfs):
+    closed = await write_one(alice, "closed since", readers=["user:bob"])
+    opened, private = await write_one(alice, "opened since"), await write_one(alice, "always private")
+    await alice.update(closed, content="x", update_mask={"paths": ["content", "readers"]})
+    await alice.update(opened, content="y", readers=["user:bob"])
+    await alice.update(private, content="z")
+    async with database_of_memoryfs.scoped(scope_of(user="bob")) as tx:
+        for setting, expected in (("", {closed}), ("on", {closed, opened})):
+            await tx.set_local({"memoryos.known_then": setting})
+            rows = await tx.fetch_all("SELECT id FROM memoryfs.item_revisions")
+            assert {row["id"] for row in rows} == expected
 
 
 async def test_a_reader_cannot_change_a_row_past_the_service(alice, database_of_memoryfs):

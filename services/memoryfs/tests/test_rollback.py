@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, snapshots_pb2
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, namespace_pb2, snapshots_pb2
 from memoryos.type.v1 import common_pb2
 from memoryos_memoryfs.adapters.pg_tiers import move_tier
 from memoryos_memoryfs.domain.items import Tier
@@ -434,3 +434,18 @@ async def test_what_it_did_is_history(alice):
     causes = [lifecycle_pb2.ChangeCause.Name(change.cause) for change in history.changes]
     assert causes == ["CHANGE_CAUSE_ROLLBACK", "CHANGE_CAUSE_UPDATE", "CHANGE_CAUSE_WRITE"]
     assert [change.item.content for change in history.changes] == ["alpha", "changed", "alpha"]
+
+
+async def test_what_the_caller_cannot_reach_any_more_is_not_rolled_back(service, alice):
+    here, there = f"{alice.path}/here", f"{alice.path}/there"
+    moved, stays = await alice.write("alpha", path=here), await alice.write("beta", path=here)
+    point = await snapshot(alice, path=here)
+    await alice.update(stays, path=here, content="changed")
+    request = namespace_pb2.MoveRequest(from_path=here, to_path=there, ids=[moved], request_id="m-1")
+    await alice.call("Move", request)
+    narrow = service.caller("alice", roles=frozenset({"user"}), clearance=5, write_paths=(here,))
+    assert counts(await rollback(narrow, point, path=here)) == (1, 0, 0, 0)
+    assert (await alice.get(moved)).path == there
+    assert (await alice.get(stays)).content == "beta"
+    await rollback(alice, point, path=here)
+    assert (await alice.get(moved)).path == here

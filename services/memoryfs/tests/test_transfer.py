@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, replace
 
 import grpc
 import pytest
-from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2, transfer_pb2
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, transfer_pb2
 from memoryos_core.paths import MemoryPath
 from memoryos_grpc.status import remote_error
+from memoryos_memoryfs.adapters.pg_past import PgPast
 from memoryos_memoryfs.domain.item_lines import line_of, parse_line
+from memoryos_postgres import roles
+from memoryos_testing.scopes import scope_of
 
 from .conftest import EPISODIC, request_id
+from .sessions import shared_of
 
 THERE = "/tenants/evil/memory/episodic/moved"
 HOSTILE = "a\u2028b\u0085c\u202eright\u202c \"quoted\" \\ back 'x' OR '1'='1 \U0001f600 e\u0301 ไทย 我们\r\nend\t"
@@ -244,3 +248,43 @@ async def test_people_read_folders_that_no_name_can_leave(alice):
     assert said == ["一", "三"]
     assert json.loads(bytes(exported.files["u1/profile.json"]))["item_count"] == 2
     assert "%2E%2E%2F%2E%2E%2Fetc%2Fpasswd/profile.json" in exported.files
+
+
+async def test_an_export_sends_what_was_there_as_far_as_it_is_readable_when_it_is_sent(service, database_factory):
+    alice = service.caller("alice", clearance=5)
+    closed, gone, raised, kept = [await alice.write(f"words {n}", readers=["user:bob"]) for n in range(4)]
+    database = await database_factory(roles.MEMORYFS)
+    past, scope = PgPast(database, shared_of(database, service.keys)), scope_of(user="bob")
+    point = await past.point(scope, MemoryPath.parse(alice.path), by_user=False)
+    assert set(point.ids) == {closed, gone, raised, kept}
+    await alice.update(closed, content="not for bob", update_mask={"paths": ["content", "readers"]})
+    await alice.forget(gone)
+    await alice.update(raised, content="words of height", sensitivity=5)
+    await alice.update(kept, content="later words")
+    for history in (False, True):
+        found = await past.items(scope, point, point.ids, vectors=False, history=history)
+        assert [(one.item.id, one.item.payload.content) for one in found] == [(kept, "words 3")]
+
+
+async def test_history_in_an_export_tells_nothing_of_the_doubts_of_others(service):
+    alice, bob = service.caller("alice", roles=frozenset({"user"})), service.caller("bob")
+    item_id = await alice.write("doubtful words", readers=["user:bob"], confidence=0.2)
+    request = lifecycle_pb2.PromoteRequest(path=alice.path, id=item_id, request_id=request_id())
+    await alice.call("Promote", request)
+    for caller, revisions in ((bob, [2]), (alice, [1, 2])):
+        exported = await export(caller, path=EPISODIC, with_history=True)
+        lines = bytes(exported.files["items.jsonl"]).split(b"\n")[:-1]
+        assert [json.loads(line)["revision"] for line in lines] == revisions
+
+
+async def test_no_agent_imports_and_nobody_beyond_their_reach(service):
+    alice = service.caller("alice")
+    await alice.write("one")
+    exported = await export(alice)
+    people = frozenset({"user"})
+    agent = service.caller("alice", tenant="evil", roles=people | {"agent"}, chain=("helper",))
+    assert await refused(send(agent, exported, path=THERE)) == "NOT_ALLOWED"
+    narrow = service.caller("alice", tenant="evil", roles=people, write_paths=(f"{THERE}/below",))
+    assert await refused(send(narrow, exported, path=THERE)) == "PATH_NOT_ALLOWED"
+    assert await refused(send(person(service, "alice"), exported, path=EPISODIC)) == "PATH_NOT_ALLOWED"
+    assert (await send(narrow, exported, path=f"{THERE}/below")).created_count == 1

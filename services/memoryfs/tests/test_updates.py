@@ -140,6 +140,13 @@ async def test_a_retry_gives_the_same_answer_and_no_second_item(alice):
     assert await code_of(alice.write_entries(entries[:2], request="r-1")) is ABORTED
 
 
+async def test_a_retry_of_a_batch_that_is_added_as_it_is_writes_once(alice):
+    entries = [memoryfs_pb2.WriteEntry(content=f"kept once {n}") for n in range(9)]
+    first = await alice.write_entries(entries, request="r-1")
+    assert await alice.write_entries(entries, request="r-1") == first
+    assert len(await alice.list_ids()) == 9
+
+
 async def test_a_retry_is_answered_even_when_the_same_words_would_be_refused_now(alice, service):
     entry = memoryfs_pb2.WriteEntry(content="soon over", ttl={"seconds": 1})
     first = await alice.write_entries([entry], request="r-1")
@@ -172,7 +179,10 @@ async def test_fifty_writers_at_once_lose_nothing(alice):
 
 async def test_fifty_writers_of_new_paths_and_readers_at_once(alice):
     await asyncio.gather(
-        *(alice.write(f"x {n}", path=f"{alice.path}/p{n % 7}", readers=[f"user:r{n % 5}", "group:g"]) for n in range(50))
+        *(
+            alice.write(f"x {n}", path=f"{alice.path}/p{n % 7}", readers=[f"user:r{n % 5}", "group:g"])
+            for n in range(50)
+        )
     )
     assert len(await alice.list_ids(page_size=100)) == 50
 

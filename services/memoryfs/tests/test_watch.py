@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
-from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, transfer_pb2
+from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, namespace_pb2, transfer_pb2
 from memoryos_postgres import Database, queries, roles
 from memoryos_testing.scopes import scope_of
 
@@ -149,3 +149,63 @@ async def test_another_place_is_not_heard(alice):
         await alice.write("elsewhere", path=f"{EPISODIC}/foobar")
         here = await alice.write("here", path=f"{EPISODIC}/foo/deep")
         assert [event.id for event in await events(stream, 1)] == [here]
+
+
+async def until(stream, last: str) -> list[transfer_pb2.WatchResponse]:
+    """Give the changes before those of the item `last`."""
+    found: list[transfer_pb2.WatchResponse] = []
+    while True:
+        (event,) = await events(stream, 1)
+        if event.id == last:
+            return found
+        found.append(event)
+
+
+async def test_a_look_from_the_start_goes_by_the_readers_of_today(service, bob):
+    alice = service.caller("alice", clearance=5)
+    closed, gone, raised = [await alice.write(f"words of {n}", readers=["user:bob"]) for n in range(3)]
+    await alice.update(closed, content="not for bob", update_mask=FieldMask(paths=["content", "readers"]))
+    await alice.update(gone, content="words that go")
+    await alice.forget(gone)
+    await alice.update(raised, content="words of height", sensitivity=5)
+    last = await alice.write("open", readers=["user:bob"])
+    async with watching(bob, path=EPISODIC, from_start=True) as (stream, _):
+        found = await until(stream, last)
+    assert not [event.id for event in found if event.change.HasField("item")]
+    assert {event.id for event in found} <= {closed, gone, raised}
+    assert "words" not in str(found)
+
+
+async def test_changes_of_state_are_told_below_the_clearance_and_of_own_candidates(service, bob):
+    alice = service.caller("alice", clearance=5)
+    doubt = await alice.write("doubtful", readers=["user:bob"], confidence=0.1)
+    secret = await alice.write("secret", readers=["user:bob"], sensitivity=5)
+    async with watching(bob, path=EPISODIC) as (stream, _):
+        for item_id in (doubt, secret):
+            await alice.forget(item_id)
+            await alice.restore(item_id)
+        last = await alice.write("open", readers=["user:bob"])
+        assert await until(stream, last) == []
+    async with watching(alice, from_start=True) as (stream, _):
+        assert {event.id for event in await until(stream, last)} == {doubt, secret}
+
+
+async def test_what_was_never_heard_of_is_no_loss(service, bob):
+    alice = service.caller("alice", clearance=5)
+    doubt = await alice.write("doubtful", readers=["user:bob"], confidence=0.1)
+    secret = await alice.write("secret", readers=["user:bob"], sensitivity=5)
+    async with watching(bob, path=EPISODIC) as (stream, _):
+        for item_id in (doubt, secret):
+            await alice.update(item_id, content="closed", update_mask=FieldMask(paths=["content", "readers"]))
+        last = await alice.write("open", readers=["user:bob"])
+        assert await until(stream, last) == []
+
+
+async def test_what_moves_out_of_the_path_is_gone_for_its_watcher(alice):
+    here, there = f"{EPISODIC}/here", f"{EPISODIC}/there"
+    item_id = await alice.write("words", path=here)
+    async with watching(alice, path=here) as (stream, _):
+        request = namespace_pb2.MoveRequest(from_path=here, to_path=there, ids=[item_id], request_id="m-1")
+        await alice.call("Move", request)
+        (event,) = await events(stream, 1)
+    assert (event.id, event.change.HasField("item")) == (item_id, False)

@@ -95,7 +95,7 @@ class PgFeed:
                 item = _served(session.scope, path, current.get(key.item_id)) if back else None
                 change = _state_change(row, item) if _may_hear(session.scope, row) else None
             elif key.rank == _LOSS:
-                change = _loss(row) if row["sensitivity"] <= session.scope.clearance else None
+                change = _loss(row) if _shown(session.scope, row["state"], row["sensitivity"]) else None
             else:
                 item = _served(session.scope, path, items.get((row["id"], row["revision"])))
                 change = _revision(row, item) if item or _was_readable(session.scope, row) else None
@@ -122,11 +122,12 @@ def _readable_now(scope: Scope, row: Row) -> bool:
 
 def _was_readable(scope: Scope, row: Row) -> bool:
     """Tell whether the caller was shown the revision before, so that it must hear of this one."""
-    return (
-        row["before_state"] in (State.ACTIVE, State.SUPERSEDED)
-        and row["before_sensitivity"] is not None
-        and row["before_sensitivity"] <= scope.clearance
-    )
+    return row["before_state"] is not None and _shown(scope, row["before_state"], row["before_sensitivity"])
+
+
+def _shown(scope: Scope, state: int, sensitivity: int) -> bool:
+    """Tell whether a reader was shown a revision: no candidate of others, nothing above the clearance."""
+    return state in (State.ACTIVE, State.SUPERSEDED) and sensitivity <= scope.clearance
 
 
 def _served(scope: Scope, path: MemoryPath, item: Item | None) -> Item | None:
