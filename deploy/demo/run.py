@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import memory_scenes
 import scenes
 from business import Books, Business, Server
 from memoryos_models.scripted import ScriptedServer
@@ -37,6 +38,11 @@ async def play(stage: Stage, settings: list[str]) -> None:
         task_id = await scenes.refund(stage)
         title(stage, 6, scenes.records.__doc__)
         await scenes.records(stage, task_id)
+        for number, scene in enumerate(
+            (memory_scenes.changed_fact, memory_scenes.doubt, memory_scenes.bad_release, memory_scenes.erasure), 7
+        ):
+            title(stage, number, scene.__doc__)
+            await scene(stage)
     finally:
         await stage.close()
         await stage.mos("down")
@@ -49,7 +55,7 @@ def title(stage: Stage, number: int, text: str | None) -> None:
 
 def main() -> int:
     """Play the demo."""
-    parser = argparse.ArgumentParser(description="Plays six scenes of a small factory on the real services.")
+    parser = argparse.ArgumentParser(description="Plays ten scenes of a small factory on the real services.")
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "out" / "demo", help="data folder, made anew")
     data: Path = parser.parse_args().data.absolute()
     shutil.rmtree(data, ignore_errors=True)

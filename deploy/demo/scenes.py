@@ -1,4 +1,4 @@
-"""The six scenes. Each plays a story on the running deployment and checks what must be true of it."""
+"""The first six scenes. Each plays a story on the running deployment and checks what must be true of it."""
 
 from __future__ import annotations
 
