@@ -14,6 +14,8 @@ from memoryos_core.clock import Clock, SystemClock
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ALLOWED: Final = frozenset(ALPHABET)
+_PAIRS: Final = tuple(high + low for high in ALPHABET for low in ALPHABET)
+"""What ten bits are: an id in half as many steps."""
 _ULID_LENGTH: Final = 26
 _RANDOM_BITS: Final = 80
 _RANDOM_MAX: Final = (1 << _RANDOM_BITS) - 1
@@ -34,13 +36,13 @@ class IdSource(Protocol):
 def encode_ulid(milliseconds: int, randomness: int) -> str:
     """Give the 26 characters of a ULID."""
     value = (milliseconds << _RANDOM_BITS) | randomness
-    return "".join(ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def is_id(text: str, prefix: str) -> bool:
     """Tell whether `text` is a well-formed id of the kind `prefix`."""
     head, _, ulid = text.rpartition("_")
-    return head == prefix and len(ulid) == _ULID_LENGTH and ulid[0] <= "7" and all(c in _ALLOWED for c in ulid)
+    return head == prefix and len(ulid) == _ULID_LENGTH and ulid[0] <= "7" and _ALLOWED.issuperset(ulid)
 
 
 class UlidSource:

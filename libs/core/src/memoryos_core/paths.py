@@ -11,6 +11,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from memoryos_core.errors import Code, FieldViolation, MemoryOSError
@@ -67,31 +68,9 @@ class MemoryPath:
     def parse(cls, text: str, *, field: str = "path") -> MemoryPath:
         """Give the path that `text` spells, or raise PathInvalid naming `field`."""
         try:
-            return cls._parse(text)
+            return _parsed(text)
         except ValueError as error:
             raise PathInvalid(f"{field}: {error}", violations=(FieldViolation(field, str(error)),)) from None
-
-    @classmethod
-    def _parse(cls, text: str) -> MemoryPath:
-        try:
-            size_bytes = len(text.encode())
-        except UnicodeEncodeError:
-            raise ValueError("the path has a lone surrogate") from None
-        if size_bytes > PATH_BYTES_MAX:
-            raise ValueError(f"the path has more than {PATH_BYTES_MAX} bytes")
-        parts = text.split("/")
-        if len(parts) < 5 or parts[0] or parts[1] != "tenants" or parts[3] != "memory":
-            raise ValueError("a path starts with /tenants/{tenant}/memory/{kind}")
-        for segment in (parts[2], *parts[5:]):
-            wrong = check_segment(segment)
-            if wrong:
-                raise ValueError(wrong)
-        if parts[4] not in Kind.__members__.values():
-            raise ValueError("the kind is working, episodic or semantic")
-        segments = tuple(parts[5:])
-        if len(segments) > SEGMENTS_MAX:
-            raise ValueError(f"the path has more than {SEGMENTS_MAX} segments")
-        return cls(tenant=parts[2], kind=Kind(parts[4]), segments=segments)
 
     def __str__(self) -> str:
         return "/".join(("", "tenants", self.tenant, "memory", str(self.kind), *self.segments))
@@ -103,3 +82,26 @@ class MemoryPath:
             and self.kind == other.kind
             and other.segments[: len(self.segments)] == self.segments
         )
+
+
+@lru_cache(maxsize=8_192)
+def _parsed(text: str) -> MemoryPath:
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError("the path has a lone surrogate") from None
+    if size_bytes > PATH_BYTES_MAX:
+        raise ValueError(f"the path has more than {PATH_BYTES_MAX} bytes")
+    parts = text.split("/")
+    if len(parts) < 5 or parts[0] or parts[1] != "tenants" or parts[3] != "memory":
+        raise ValueError("a path starts with /tenants/{tenant}/memory/{kind}")
+    for segment in (parts[2], *parts[5:]):
+        wrong = check_segment(segment)
+        if wrong:
+            raise ValueError(wrong)
+    if parts[4] not in Kind.__members__.values():
+        raise ValueError("the kind is working, episodic or semantic")
+    segments = tuple(parts[5:])
+    if len(segments) > SEGMENTS_MAX:
+        raise ValueError(f"the path has more than {SEGMENTS_MAX} segments")
+    return MemoryPath(tenant=parts[2], kind=Kind(parts[4]), segments=segments)

@@ -37,6 +37,11 @@ class DataKey:
 
     key_id: bytes
     key: bytes = field(repr=False)
+    cipher: AESGCM = field(init=False, repr=False, compare=False)
+    """AES-GCM under the key: made once, gone with it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cipher", AESGCM(self.key))
 
     @classmethod
     def generate(cls) -> DataKey:
@@ -56,7 +61,7 @@ def aad(*parts: str | int) -> bytes:
 def seal(key: DataKey, plaintext: bytes, additional: bytes) -> bytes:
     """Give the sealed form of `plaintext`, OVERHEAD_BYTES longer."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    return b"".join((_FORMAT, key.key_id, nonce, AESGCM(key.key).encrypt(nonce, plaintext, additional)))
+    return b"".join((_FORMAT, key.key_id, nonce, key.cipher.encrypt(nonce, plaintext, additional)))
 
 
 def key_id_of(sealed: bytes) -> bytes:
@@ -72,7 +77,7 @@ def open_sealed(key: DataKey, sealed: bytes, additional: bytes) -> bytes:
         raise SealedKeyUnavailable
     body = sealed[1 + KEY_ID_BYTES :]
     try:
-        return AESGCM(key.key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], additional)
+        return key.cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], additional)
     except InvalidTag:
         raise SealedKeyUnavailable("The sealed value was changed or moved.") from None
 
@@ -113,7 +118,7 @@ class TenantKeys:
 
 def mac(key: bytes, value: str) -> str:
     """Give HMAC-SHA256 as hex."""
-    return hmac.new(key, value.encode(), hashlib.sha256).hexdigest()
+    return hmac.digest(key, value.encode(), "sha256").hex()
 
 
 Tx = TypeVar("Tx", contravariant=True)
