@@ -116,6 +116,25 @@ async def test_at_most_four_compute_and_a_full_queue_refuses_at_once() -> None:
     await embedder.close()
 
 
+async def test_a_model_that_loads_longer_than_its_callers_wait_is_loaded_once() -> None:
+    gate, loads, may_load = Gate(), [], threading.Event()
+    gate.open.set()
+
+    def load() -> Encode:
+        loads.append(1)
+        assert may_load.wait(30)
+        return gate
+
+    embedder = Usem3Embedder(ModelsSection(), load=load)
+    for _ in range(5):
+        with pytest.raises(EmbedderBusy):
+            await embedder.embed(["too early"], deadline_s=0.02)
+    may_load.set()
+    assert (await embedder.embed(["after"], deadline_s=30)).shape == (1, DIMENSIONS)
+    assert loads == [1]
+    await embedder.close()
+
+
 async def test_a_late_computation_answers_at_the_deadline_and_keeps_its_slot_until_it_ends() -> None:
     gate = Gate()
     embedder = Usem3Embedder(ModelsSection(embedder_concurrency=1, embedder_queue_max=1), load=lambda: gate)

@@ -57,19 +57,27 @@ class Usem3Embedder:
         self._section = section
         self._load = load
         self._encode: Encode | None = None
-        self._loading = asyncio.Lock()
+        self._loading: asyncio.Future[Encode] | None = None
         self._slots = asyncio.Semaphore(section.embedder_concurrency)
         self._waiting = 0
         self._pool = ThreadPoolExecutor(section.embedder_concurrency, thread_name_prefix="embed")
 
     async def warm(self) -> None:
-        """Load the model now rather than at the first text."""
-        async with self._loading:
-            if self._encode is None:
-                try:
-                    self._encode = await asyncio.get_running_loop().run_in_executor(self._pool, self._load)
-                except Exception as error:
-                    raise ModelUnavailable("the local embedder cannot be loaded") from error
+        """Load the model now rather than at the first text.
+
+        It is loaded once, however many callers leave at their deadlines before that is done.
+        """
+        if self._encode is not None:
+            return
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().run_in_executor(self._pool, self._load)
+        loading = self._loading
+        try:
+            self._encode = await asyncio.shield(loading)
+        except Exception as error:
+            if self._loading is loading:
+                self._loading = None
+            raise ModelUnavailable("the local embedder cannot be loaded") from error
 
     async def embed(self, texts: Sequence[str], *, deadline_s: float) -> Vectors:
         """See `Embedder.embed`; reads the first `TEXT_CHARS_MAX` characters of a text."""
