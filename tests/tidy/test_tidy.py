@@ -205,6 +205,18 @@ def test_every_crash_point_is_passed_in_code_and_died_at_in_a_test():
         assert f'"{name}' in tests, f"no test dies at {name}"
 
 
+def test_every_kind_of_job_is_described():
+    page = (ROOT / "docs" / "reference" / "jobs.md").read_text(encoding="utf-8")
+    service = [path for path in SOURCE if "services/memoryfs" in str(path)]
+    kinds = {
+        kind
+        for path in service
+        for kind in re.findall(r'^[A-Z_]+: Final = "(memory\.[a-z_]+)"$', path.read_text(encoding="utf-8"), re.M)
+    }
+    assert {"memory.purge", "memory.merge"} <= kinds
+    assert not [kind for kind in kinds if f"`{kind}`" not in page]
+
+
 def test_every_mutant_still_finds_the_guard_that_it_removes():
     rows = yaml.safe_load((ROOT / "scripts" / "mutants.yaml").read_text(encoding="utf-8"))
     assert len({row["name"] for row in rows}) == len(rows)

@@ -95,7 +95,6 @@ async def main(page: Path) -> None:
     """Print what every block of a page prints: PAGE, on the deployment that MEMORYOS_DATA names."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
-        page = page.absolute()
         os.chdir(folder)
         reader = Reader(os.environ, Path(folder))
         for block in blocks_of(page):
@@ -105,4 +104,4 @@ async def main(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]).absolute()))
