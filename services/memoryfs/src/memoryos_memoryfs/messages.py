@@ -18,6 +18,7 @@ from memoryos_memoryfs.domain.drafts import Draft
 from memoryos_memoryfs.domain.items import EventKey, Item, Origin, Source, Trust
 
 ATTRIBUTES_BYTES_MAX: Final = 32_768
+_NO_SOURCE: Final = Source()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MASKABLE: Final = frozenset(
     {
@@ -95,7 +96,7 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         readers=_unique(entry.readers),
         sensitivity=entry.sensitivity,
         trust=Trust(entry.trust) if entry.trust else None,
-        source=source_of(entry.source),
+        source=source_of(entry.source) if "source" in has else _NO_SOURCE,
         origin=Origin(entry.origin) if entry.origin else None,
         confidence=entry.confidence if entry.HasField("confidence") else None,
         importance=entry.importance if entry.HasField("importance") else None,

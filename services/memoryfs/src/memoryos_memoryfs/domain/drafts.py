@@ -111,6 +111,8 @@ def _check_validity(valid_from: datetime, valid_to: datetime | None) -> None:
 
 def _source(draft: Draft, scope: Scope) -> Source:
     """Give the source with what only the token may say: task, and agents that acted."""
+    if not scope.task_id and not scope.chain and not draft.source.agent_chain:
+        return draft.source
     return replace(draft.source, task_id=scope.task_id or draft.source.task_id, agent_chain=scope.chain)
 
 

@@ -52,6 +52,7 @@ _HINT_TEXT: Final = (
 )
 _HINTS: Final = tuple(_HINT_TEXT.split("|"))
 """Without one of these none of the forms matches: looking for them costs a microsecond."""
+_ASCII_HINTS: Final = tuple(hint for hint in _HINTS if hint.isascii())
 _CHARS_MAX: Final = 100_000
 
 
@@ -63,4 +64,7 @@ def instruction_like(text: str) -> bool:
         folded = unicodedata.normalize("NFKC", text[:_CHARS_MAX])
         plain = "".join(char for char in folded if unicodedata.category(char) != "Cf")
     lower = plain.lower()
-    return any(hint in lower for hint in _HINTS) and _PATTERN.search(plain) is not None
+    for hint in _ASCII_HINTS if lower.isascii() else _HINTS:
+        if hint in lower:
+            return _PATTERN.search(plain) is not None
+    return False

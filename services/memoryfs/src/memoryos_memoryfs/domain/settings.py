@@ -90,6 +90,8 @@ class Holding:
 
     def capped(self, confidence: float, origin: Origin, roles: frozenset[str]) -> float:
         """Give the confidence below every cap of the path that applies."""
+        if not self.confidence_caps:
+            return confidence
         caps = [cap.max for cap in self.confidence_caps if cap.applies(origin, roles)]
         return min([confidence, *caps])
 

@@ -26,7 +26,7 @@ from memoryos_memoryfs.errors import AlreadyExists, ImportCorrupt, NotOwner
 from memoryos_memoryfs.operations.embed_texts import given_vectors
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Vector, Work, Written
+from memoryos_memoryfs.ports import IdTaken, Revised, Vector, Work, Written
 from memoryos_memoryfs.transfer_ports import PastItem
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Import"
@@ -88,6 +88,19 @@ async def import_items(parts: Parts, scope: Scope, command: ImportCommand) -> Im
     await _check(parts, scope, [line.item for line in lines])
     writer = _writer(scope, {line.item.owner for line in lines})
     await _prepare(parts, writer, [line.item for line in lines])
+    try:
+        return await _import(parts, scope, writer, command, lines)
+    except IdTaken:
+        pass  # by another import in this instant: then it is seen now; or by an item of others
+    try:
+        return await _import(parts, scope, writer, command, lines)
+    except IdTaken:
+        raise AlreadyExists from None
+
+
+async def _import(
+    parts: Parts, scope: Scope, writer: Scope, command: ImportCommand, lines: Sequence[ImportLine]
+) -> ImportCounts:
     ids = list(dict.fromkeys(line.item.id for line in lines))
     async with recorded(parts, _RPC, scope, command.path, ids), parts.storage.transaction(writer) as work:
         answer = await work.journal.replay(_RPC, command.request_id, command.body)
@@ -144,7 +157,7 @@ def _written(parts: Parts, command: ImportCommand, lines: Sequence[ImportLine]) 
     """Give the revisions of every id, oldest first; a later one that is no later refuses the part."""
     usable = command.embedding_model == parts.embedder.model_id
     given = [line.vector for line in lines if line.vector is not None and usable]
-    checked = iter(given_vectors(parts, [command.embedding_model] * len(given), [list(map(float, v)) for v in given]))
+    checked = iter(given_vectors(parts, [command.embedding_model] * len(given), given))
     revisions: dict[str, list[Written]] = {}
     for line in lines:
         vector = next(checked) if line.vector is not None and usable else None
