@@ -12,41 +12,59 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = ("chaos", "bench")
 """Folders under tests/ with targets of their own."""
-LONGEST_FIRST = ("services/harness", "tests/integration", "services/tool-gateway", "services/memoryfs", "libs")
+LONGEST_FIRST = ("services/memoryfs", "services/harness", "tests/integration", "libs")
 """Started first, so that no long part is left alone at the end; the others follow by name."""
+HALVED = ("services/memoryfs",)
+"""Parts of which two processes run one half of the files each."""
 COMMON = ("-q", "-m", "not chaos", "--durations=3", "--color=no")
 CLOSING_LINES = 8
 NO_TESTS = 5
 """Exit code of pytest when a part has none."""
 
 
-def parts() -> list[str]:
+@dataclass(frozen=True)
+class Part:
+    """What one process runs."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+def parts() -> list[Part]:
     """Give what one process runs each: all libraries, each service, each folder of tests/."""
     found = ["libs"]
     found += [f"services/{folder.name}" for folder in sorted((ROOT / "services").iterdir()) if folder.is_dir()]
     folders = (folder for folder in sorted((ROOT / "tests").iterdir()) if folder.is_dir())
     found += [f"tests/{folder.name}" for folder in folders if folder.name not in (*LEFT_OUT, "__pycache__")]
     rank = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    return sorted(found, key=lambda name: (rank.get(name, len(rank)), name))
+    ordered = sorted(found, key=lambda name: (rank.get(name, len(rank)), name))
+    return [part for name in ordered for part in (halves(name) if name in HALVED else [Part(name, (name,))])]
 
 
-def work(todo: SimpleQueue[str], failed: list[str], printing: threading.Lock) -> None:
+def halves(name: str) -> list[Part]:
+    """Give every second test file of a package to one process each."""
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / name).rglob("test_*.py"))
+    return [Part(f"{name} ({half + 1} of 2)", tuple(files[half::2])) for half in range(2)]
+
+
+def work(todo: SimpleQueue[Part], failed: list[str], printing: threading.Lock) -> None:
     """Run parts until none is left."""
     while True:
         try:
-            name = todo.get_nowait()
+            part = todo.get_nowait()
         except Empty:
             return
-        start = time.monotonic()
+        name, start = part.name, time.monotonic()
         with tempfile.TemporaryFile("w+") as output:
-            cache = f"cache_dir=.pytest_cache/{name.replace('/', '-')}"
-            command = [sys.executable, "-m", "pytest", *COMMON, "-o", cache, name, *sys.argv[1:]]
+            cache = f"cache_dir=.pytest_cache/{''.join(c if c.isalnum() else '-' for c in name)}"
+            command = [sys.executable, "-m", "pytest", *COMMON, "-o", cache, *part.arguments, *sys.argv[1:]]
             code = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
             output.seek(0)
             lines = output.read().splitlines()
@@ -60,9 +78,9 @@ def work(todo: SimpleQueue[str], failed: list[str], printing: threading.Lock) ->
 
 def main() -> int:
     """Run all parts and give the exit code."""
-    todo: SimpleQueue[str] = SimpleQueue()
-    for name in parts():
-        todo.put(name)
+    todo: SimpleQueue[Part] = SimpleQueue()
+    for part in parts():
+        todo.put(part)
     failed: list[str] = []
     printing = threading.Lock()
     workers = [
