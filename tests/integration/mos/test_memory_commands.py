@@ -103,6 +103,8 @@ def test_erasure_shows_its_receipt_and_auditors_learn_why(deployment: Deployment
     assert job["state"] == "succeeded"
     receipt = deployment.json("mem", "receipt", job["id"])
     assert receipt["signature"]
+    other = deployment.mos("mem", "receipt", job["id"], "--keys", str(deployment.data / "keys" / "audit.pem.pub"))
+    assert other.returncode == 9
     assert deployment.mos("mem", "get", item).returncode == 3
     assert deployment.mos("mem", "get", kept).returncode == 0
     assert job["id"] in deployment.mos("job", "list").stdout

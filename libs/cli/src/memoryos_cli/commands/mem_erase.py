@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
+from memoryos_audit.seal_key import RECEIPT_DOMAIN, PublicSealKeys, SealKeyInvalid, public_file
 
 from memoryos_cli.caller import Caller, command
 from memoryos_cli.commands.job import follow
@@ -49,12 +51,29 @@ async def purge(
 
 
 async def receipt(
-    caller: Caller, job_id: Annotated[str, typer.Argument(metavar="JOB", help="The purge.", show_default=False)]
+    caller: Caller,
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The purge.", show_default=False)],
+    keys: Annotated[
+        FilePath | None,
+        typer.Option(
+            "--keys", help="Public keys to check it with [default: those of the data folder].", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Show the signed receipt of a purge."""
+    """Show the receipt of a purge, whose signature is checked first."""
     async with caller.client("user") as client:
         found = await client.memory.receipt(job_id)
+    file = keys or public_file(caller.data.keys / "receipts.pem")
+    try:
+        genuine = PublicSealKeys.load(file).signed(found.key_id, found.signature, found.raw, RECEIPT_DOMAIN)
+    except SealKeyInvalid as error:
+        raise CliError(
+            f"the receipt cannot be checked: {error}", hint="give --keys", exit_code=Exit.OTHERWISE
+        ) from None
+    if not genuine:
+        raise CliError("the signature of the receipt is wrong", exit_code=Exit.OTHERWISE)
     caller.output.value({"receipt": found.content, "signature": found.signature.hex(), "key_id": found.key_id})
+    caller.output.note(f"signed by {found.key_id}, a key of {file}")
 
 
 async def explain(
