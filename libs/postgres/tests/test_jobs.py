@@ -215,6 +215,20 @@ async def test_whoever_lost_the_lease_can_write_nothing(jobs, database):
     assert (await jobs.get(scope_of(), job_id)).result == {"by": "second"}
 
 
+async def test_whoever_lost_the_lease_does_not_end_the_job(jobs, database):
+    async def handler(run):
+        if run.epoch > 1:
+            return {"by": "second"}
+        await admin_execute(database, "UPDATE core.jobs SET epoch = epoch + 1")  # as another process takes it up
+        await admin_execute(database, "UPDATE core.due_jobs SET due_time = now()")
+        return {"by": "first"}
+
+    job_id = await start(jobs)
+    async with running(jobs, test=handler):
+        job = await ended(jobs, job_id)
+    assert job.result == {"by": "second"}
+
+
 async def test_a_heartbeat_keeps_the_lease_and_stops_a_handler_that_lost_it(jobs, database):
     stopped, holding = asyncio.Event(), asyncio.Event()
     count = 0

@@ -233,6 +233,13 @@ def test_empty_nested_filters_let_everything_through():
     assert not matches(f.OneOf(f.Label.USER, ()), ITEM)
 
 
+def test_in_sql_too_any_of_nothing_is_nothing():
+    keys = FilterKeys(owners={}, kinds={})
+    assert sql_of(f.AllOf(()), keys) == ("(true)", {})
+    assert sql_of(f.AnyOf(()), keys) == ("(false)", {})
+    assert sql_of(f.NoneOf(()), keys) == ("NOT (false)", {})
+
+
 @dataclass(frozen=True)
 class Stranger:
     """No filter."""

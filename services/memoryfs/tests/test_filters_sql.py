@@ -100,4 +100,5 @@ async def test_absent_is_false_under_none_of_and_lists_are_not_entered_by_number
     none_of = filter_pb2.Filter(none_of=[filter_pb2.Filter(attributes=[is_x])])
     assert set(await alice.list_ids(filter=none_of)) == {bare, listed}
     assert await alice.list_ids(filter=filter_pb2.Filter(attributes=[entered])) == []
+    assert await alice.list_ids(filter=filter_pb2.Filter(attributes=[condition(path=["a"], ne=x)])) == []
     assert await alice.list_ids(filter=filter_pb2.Filter(attributes=[condition(path=["a"], contains=x)])) == [listed]

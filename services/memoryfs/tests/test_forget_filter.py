@@ -83,12 +83,16 @@ async def test_a_token_is_for_its_caller_path_and_filter(alice, bob, mallory):
         (alice, alice.path, filter_pb2.Filter()),
     ):
         assert await code_of(forget(caller, path=path, filter=condition, preview_token=token)) is ABORTED
+    await alice.write("two", path=f"{alice.path}/below", tags=["y"])
+    there = filter_pb2.Filter(tags_all=["y"])  # the same items from above: a token is for its path all the same
+    below = (await forget(alice, path=f"{alice.path}/below", filter=there, preview=True)).preview_token
+    assert await code_of(forget(alice, filter=there, preview_token=below)) is ABORTED
     for broken in (token[:-2] + "AA", "x", "é"):
         assert await code_of(forget(alice, filter=where, preview_token=broken)) in (ABORTED, INVALID)
     assert await code_of(forget(mallory, path=alice.path, filter=where, preview_token=token)) is (
         grpc.StatusCode.PERMISSION_DENIED
     )
-    assert len(await alice.list_ids()) == 1
+    assert len(await alice.list_ids()) == 2
     assert await code_of(forget(alice, filter=where)) is INVALID
     assert await code_of(forget(alice, filter=where, ids=["mem_01M8PY913C9D4RC2DH87WC7W30"], preview=True)) is INVALID
 
@@ -101,7 +105,7 @@ class Later(SystemClock):
 
 
 async def test_a_preview_ends(start_service, monkeypatch):
-    assert forget_matching.PREVIEW_LIFE == timedelta(hours=1)
+    assert timedelta(hours=1) == forget_matching.PREVIEW_LIFE
     monkeypatch.setattr(forget_matching, "PREVIEW_LIFE", timedelta(minutes=10))  # tokens of tests live an hour
     clock = Later()
     alice = (await start_service(clock=clock)).caller("alice")

@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2
+from memoryos_memoryfs.adapters.pg_tiers import move_tier
 from memoryos_memoryfs.copy_worker import HEALTH_PART
+from memoryos_memoryfs.domain.items import Tier
+from memoryos_postgres import Database, roles
 from memoryos_testing.faulty_index import deliver
 from memoryos_vectors.errors import IndexUnavailable
 from memoryos_vectors.ports import IndexScope, VectorQuery
@@ -82,6 +85,16 @@ async def test_searches_are_answered_by_the_copy(on_qdrant, faulty):
     assert answer.hits[0].item.id == ids[3]
     assert faulty.searches
     assert not answer.degradations
+
+
+async def test_what_grows_cold_is_copied_too(on_qdrant, faulty):
+    item = await on_qdrant.caller("alice").write("the boiler stands in the cellar")
+    await copied(on_qdrant)
+    async with Database(on_qdrant.database.section, roles.MEMORYFS) as database, database.upkeep("acme") as tx:
+        assert await move_tier(tx, "acme", [item], Tier.COLD) == 1
+    await copied(on_qdrant)
+    entry = (await faulty.inner.kept("acme", on_qdrant.embedder.model_id, [item]))[item]
+    assert entry.tier.name == "COLD"
 
 
 async def test_down_writes_are_kept_reads_whole_and_flagged_health_says_so_and_it_catches_up(on_qdrant, faulty):

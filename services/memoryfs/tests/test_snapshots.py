@@ -168,7 +168,9 @@ async def test_a_diff_shows_nothing_that_the_caller_may_not_read_today(service, 
     closed = await alice.write("to be closed", readers=["user:bob"])
     opened = await alice.write("my secret")
     removed = await alice.write("to be forgotten", readers=["user:bob"])
+    raised = await alice.write("words of height", readers=["user:bob"])
     start = await snapshot(bob)
+    await alice.update(raised, sensitivity=5)
     await alice.update(shared, content="open, changed")
     await alice.update(closed, content="closed now", readers=["user:carol"])
     await alice.update(opened, content="harmless", readers=["user:bob"])
@@ -177,7 +179,7 @@ async def test_a_diff_shows_nothing_that_the_caller_may_not_read_today(service, 
     found = await diff(bob, start)
     assert told(found) == {shared: ("CHANGED", ("content",)), opened: ("ADDED", ())}
     text = str(found)
-    for word in ("secret", "closed", "private", "forgotten"):
+    for word in ("secret", "closed", "private", "forgotten", "height"):
         assert word not in text
 
 
