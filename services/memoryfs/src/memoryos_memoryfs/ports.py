@@ -123,6 +123,10 @@ class LexicalAnswer:
     """A bound ended the search: more items hold the words."""
 
 
+class IdTaken(Exception):
+    """An item that was to be added has the id of one that is there, maybe out of the caller's sight."""
+
+
 class RequestAnswered(Exception):
     """The request_id that this transaction claimed has its answer already; `replay` gives it."""
 

@@ -35,11 +35,13 @@ from memoryos_memoryfs.domain.place_keys import path_key
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.errors import QuotaExceeded
 from memoryos_memoryfs.ports import (
+    IdTaken,
     RequestAnswered,
     SettingsChanged,
     Work,
 )
 
+_IDS: Final = frozenset({"items_pkey", "item_revisions_pkey"})
 _QUOTAS: Final = {"quota_items_max": "items_max", "quota_bytes_max": "bytes_max"}
 """Constraints that the counters of quotas break (migration 0009)."""
 _SETTINGS: Final = "settings_version"
@@ -132,6 +134,8 @@ class PgStorage:
                 raise RequestAnswered from error
             if error.constraint == _SETTINGS:
                 raise SettingsChanged from error
+            if error.constraint in _IDS:
+                raise IdTaken from error
             if error.constraint in _QUOTAS:
                 raise QuotaExceeded(metadata={"quota": _QUOTAS[error.constraint]}) from error
             raise
