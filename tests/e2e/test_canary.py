@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 CANARY = "zq7canary"
 EPISODIC = "/tenants/acme/memory/episodic"
 CHINESE = "金丝雀暗号甲乙丙"
+PLAIN = ["memoryfs.items.attributes"]
+"""Declared index columns: what attributes can be filtered by stands in plain (docs/security.md)."""
 
 
 async def write_everywhere(world: World) -> None:
@@ -32,6 +34,7 @@ async def write_everywhere(world: World) -> None:
             "source": {"document": f"{CANARY}.pdf", "page": 3},
         },
     )
+    await write_everywhere_in_memory(world)
     await client.memory.read(EPISODIC, query=f"{CANARY} {CHINESE}")
     session = await client.sessions.create()
     await client.sessions.append(session.id, [{"role": "user", "content": f"message {CANARY} {CHINESE}"}])
@@ -44,6 +47,25 @@ async def write_everywhere(world: World) -> None:
     parked = await client.tools.call("refund.create", {"order_id": CANARY, "amount": 700})
     reviewer = world.client("r-canary", roles=("reviewer",), groups=("finance",))
     await reviewer.reviews.deny(parked.review_id, comment=f"no {CANARY} {CHINESE}")
+
+
+async def write_everywhere_in_memory(world: World) -> None:
+    """The texts of MemoryFS beside those of items."""
+    client, here = world.client("u-canary"), f"{EPISODIC}/u-canary/more"
+    doubtful = await client.memory.write(here, content=f"doubt {CANARY}", meta={"confidence": 0.2})
+    await client.memory.promote(here, doubtful.id, reason=f"because {CANARY}")
+    await client.memory.dispute(here, doubtful.id, reason=f"not {CHINESE}")
+    pair = [await client.memory.write(here, content=f"{word} {CANARY}") for word in ("one", "another thing")]
+    await client.memory.merge(here, [one.id for one in pair], content=f"both {CHINESE} {CANARY}")
+    snapshot = await client.memory.create_snapshot(here, title=f"title {CANARY} {CHINESE}")
+    await client.memory.rollback(here, snapshot.id)
+    await client.memory.bind(session="ses-canary", read_paths=[f"{here}/{CANARY}"])
+    await client.memory.move(here, f"{EPISODIC}/u-canary/{CANARY}moved")
+    erased = await client.memory.write(here, content=f"erased {CANARY}")
+    job = await client.memory.purge(path=here, ids=[erased.id], reason=f"asked {CANARY} {CHINESE}")
+    assert (await client.jobs.wait(job.id)).state == "succeeded"
+    admin = world.client("a-canary", roles=("user", "tenant-admin"))
+    await admin.memory.set_settings(f"{EPISODIC}/u-canary/{CANARY}settings", gate=0.5)
 
 
 def postgres_port(world: World) -> int:
@@ -100,7 +122,7 @@ async def test_a_canary_is_in_clear_nowhere(world):
     await write_everywhere(world)
     token = world.stack.token("acme", "u-canary")
     wanted = needles(token)
-    assert await columns_with(world, wanted) == []
+    assert await columns_with(world, wanted) == PLAIN
     data = world.stack.folder
     leaks = await asyncio.to_thread(files_with, [data / "logs", data / "spans", data / "run"], wanted)
     assert leaks == []

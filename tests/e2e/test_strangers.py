@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 import pytest
+from memoryos.erasure.v1 import erasure_pb2, erasure_pb2_grpc
 from memoryos.harness.v1 import sessions_pb2 as sessions
 from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
 from memoryos.harness.v1 import tasks_pb2 as tasks
+from memoryos.jobs.v1 import jobs_pb2, jobs_pb2_grpc
+from memoryos.memoryfs.v1 import (
+    admin_pb2,
+    bindings_pb2,
+    lifecycle_pb2,
+    memoryfs_pb2_grpc,
+    namespace_pb2,
+    snapshots_pb2,
+    transfer_pb2,
+)
 from memoryos.memoryfs.v1 import memoryfs_pb2 as memory
-from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2 as policy
 from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
 from memoryos.policy.v1 import reviews_pb2 as reviews
@@ -25,13 +36,16 @@ from .conftest import World
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 EPISODIC = "/tenants/acme/memory/episodic"
 SECRET = "the secret of u-owner is 7Q4-zebra"
-NOT_FOUND, DENIED, INVALID = (
+NOT_FOUND, DENIED, INVALID, UNAUTHENTICATED = (
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNAUTHENTICATED,
 )
 STUBS = {
     "MemoryFS": ("memoryfs", memoryfs_pb2_grpc.MemoryFSStub),
+    "Jobs": ("memoryfs", jobs_pb2_grpc.JobsStub),
+    "Erasure": ("harness", erasure_pb2_grpc.ErasureStub),
     "Policy": ("policy", policy_pb2_grpc.PolicyStub),
     "Reviews": ("policy", reviews_pb2_grpc.ReviewsStub),
     "ToolGateway": ("tool_gateway", tool_gateway_pb2_grpc.ToolGatewayStub),
@@ -52,6 +66,10 @@ async def own(world: World, owned: dict[str, str]) -> dict[str, str]:
     item = await client.memory.write(f"{EPISODIC}/u-owner", content=SECRET, meta={"user": "u-owner"})
     forgotten = await client.memory.write(f"{EPISODIC}/u-owner", content=SECRET + " once")
     await client.memory.forget(EPISODIC, id=forgotten.id)
+    snapshot = await client.memory.create_snapshot(f"{EPISODIC}/u-owner", title=SECRET)
+    binding = await client.memory.bind(session="ses-of-owner", read_paths=[f"{EPISODIC}/u-owner"])
+    erased = await client.memory.write(f"{EPISODIC}/u-owner", content=SECRET + " to be erased")
+    job = await client.memory.purge(path=f"{EPISODIC}/u-owner", ids=[erased.id])
     session = await client.sessions.create()
     await client.sessions.append(session.id, [{"role": "user", "content": SECRET}])
     task = await client.tasks.submit("assistant", session_id=session.id, input=SECRET)
@@ -63,11 +81,82 @@ async def own(world: World, owned: dict[str, str]) -> dict[str, str]:
     owned.update(
         item=item.id, forgotten=forgotten.id, session=session.id, task=task.id, call=call.id, request=request_id,
         decision=call.decision_id, review=call.review_id, order=order,
+        snapshot=snapshot.id, binding=binding.id, job=job.id,
     )  # fmt: skip
     return owned
 
 
 Attempt = tuple[Any, set[grpc.StatusCode] | None]
+
+
+def attempts_on_memory(owned: dict[str, str], path: str, nobody: set[grpc.StatusCode]) -> dict[str, Attempt]:
+    """The RPCs of MemoryFS beside the first ones, its jobs and erasure."""
+    item, job = owned["item"], owned["job"]
+    target = erasure_pb2.Target(user="u-owner")
+    manifest = transfer_pb2.ExportManifest(format=1, path=path)
+    return {
+        "MemoryFS/Stat": (namespace_pb2.StatRequest(path=path, with_children=True), None),
+        "MemoryFS/Move": (
+            namespace_pb2.MoveRequest(from_path=path, to_path=f"{path}/x", ids=[item], request_id=fresh()), nobody
+        ),
+        "MemoryFS/Purge": (admin_pb2.PurgeRequest(path=path, ids=[item], request_id=fresh()), nobody),
+        "MemoryFS/GetReceipt": (admin_pb2.GetReceiptRequest(job_id=job), nobody),
+        "MemoryFS/Merge": (
+            lifecycle_pb2.MergeRequest(path=path, ids=[item, owned["forgotten"]], content="mine", request_id=fresh()), nobody
+        ),
+        "MemoryFS/Promote": (lifecycle_pb2.PromoteRequest(path=path, id=item, request_id=fresh()), nobody),
+        "MemoryFS/Dispute": (lifecycle_pb2.DisputeRequest(path=path, id=item, request_id=fresh()), nobody),
+        "MemoryFS/History": (lifecycle_pb2.HistoryRequest(id=item), nobody),
+        "MemoryFS/Revert": (lifecycle_pb2.RevertRequest(path=path, id=item, revision=1, request_id=fresh()), nobody),
+        "MemoryFS/Lineage": (lifecycle_pb2.LineageRequest(id=item), nobody),
+        "MemoryFS/Bind": (
+            bindings_pb2.BindRequest(
+                binding=bindings_pb2.Binding(session_id="ses-of-owner", read_paths=[path]), request_id=fresh()
+            ),
+            None,
+        ),
+        "MemoryFS/Unbind": (bindings_pb2.UnbindRequest(id=owned["binding"], request_id=fresh()), nobody),
+        "MemoryFS/ListBindings": (bindings_pb2.ListBindingsRequest(), None),
+        "MemoryFS/SetPathSettings": (
+            namespace_pb2.SetPathSettingsRequest(
+                settings=namespace_pb2.PathSettings(path=path, gate=0.0), request_id=fresh()
+            ),
+            {DENIED},
+        ),
+        "MemoryFS/GetPathSettings": (namespace_pb2.GetPathSettingsRequest(path=path), None),
+        "MemoryFS/ListPathSettings": (namespace_pb2.ListPathSettingsRequest(path=path), None),
+        "MemoryFS/CreateSnapshot": (snapshots_pb2.CreateSnapshotRequest(path=path, request_id=fresh()), None),
+        "MemoryFS/ListSnapshots": (snapshots_pb2.ListSnapshotsRequest(path=path), None),
+        "MemoryFS/Diff": (snapshots_pb2.DiffRequest(path=path, from_snapshot_id=owned["snapshot"]), nobody),
+        "MemoryFS/Rollback": (
+            snapshots_pb2.RollbackRequest(path=path, snapshot_id=owned["snapshot"], request_id=fresh()), nobody
+        ),
+        "MemoryFS/Watch": (transfer_pb2.WatchRequest(path=path, from_start=True), None),
+        "MemoryFS/Export": (transfer_pb2.ExportRequest(path=path, with_history=True), None),
+        "MemoryFS/Import": (
+            transfer_pb2.ImportRequest(
+                path=path, manifest=manifest, request_id=fresh(), part=1, lines=b"{}\n", sha256="0" * 64
+            ),
+            {INVALID},
+        ),
+        "MemoryFS/Explain": (
+            memory.ExplainRequest(
+                read=memory.ReadRequest(path=path, query=SECRET),
+                principal=memory.ExplainedPrincipal(user="u-owner"),
+                expected_ids=[item],
+            ),
+            {DENIED},
+        ),
+        "MemoryFS/MigrateIndex": (admin_pb2.MigrateIndexRequest(to=2, step=1, request_id=fresh()), {DENIED}),
+        "MemoryFS/VerifyIndex": (admin_pb2.VerifyIndexRequest(repair=True, request_id=fresh()), {DENIED}),
+        "MemoryFS/GetIndexStatus": (admin_pb2.GetIndexStatusRequest(), {DENIED}),
+        "Jobs/GetJob": (jobs_pb2.GetJobRequest(id=job), nobody),
+        "Jobs/ListJobs": (jobs_pb2.ListJobsRequest(), None),
+        "Jobs/WatchJob": (jobs_pb2.WatchJobRequest(id=job), nobody),
+        "Jobs/CancelJob": (jobs_pb2.CancelJobRequest(id=job), nobody),
+        "Erasure/Erase": (erasure_pb2.EraseRequest(target=target, job_id=job), {DENIED, UNAUTHENTICATED}),
+        "Erasure/FindRemains": (erasure_pb2.FindRemainsRequest(target=target, job_id=job), {DENIED, UNAUTHENTICATED}),
+    }  # fmt: skip
 
 
 def attempts(owned: dict[str, str]) -> dict[str, Attempt]:
@@ -86,11 +175,14 @@ def attempts(owned: dict[str, str]) -> dict[str, Attempt]:
         "MemoryFS/Read": (memory.ReadRequest(path=episodic, query=SECRET), None),
         "MemoryFS/Get": (memory.GetRequest(id=owned["item"]), nobody),
         "MemoryFS/List": (memory.ListRequest(path=episodic), None),
-        "MemoryFS/Forget": (memory.ForgetRequest(path=episodic, ids=[owned["item"]], request_id=fresh()), nobody),
+        "MemoryFS/Forget": (
+            lifecycle_pb2.ForgetRequest(path=episodic, ids=[owned["item"]], request_id=fresh()), nobody
+        ),
         "MemoryFS/Restore": (
-            memory.RestoreRequest(path=episodic, ids=[owned["forgotten"]], request_id=fresh()),
+            lifecycle_pb2.RestoreRequest(path=episodic, ids=[owned["forgotten"]], request_id=fresh()),
             nobody,
         ),
+        **attempts_on_memory(owned, episodic, nobody),
         "Policy/Decide": (decide, {DENIED}),
         "Policy/BatchDecide": (policy.BatchDecideRequest(requests=[decide]), {DENIED}),
         "Policy/GetDecision": (policy.GetDecisionRequest(id=owned["decision"]), nobody),
@@ -145,7 +237,9 @@ async def send(world: World, token: str, method: str, request: Any) -> Any:
         call: Callable[..., Any] = getattr(stub(channel), name)
         metadata = [("authorization", f"Bearer {token}"), ("x-user-id", "u-owner"), ("x-tenant", "acme")]
         answer = call(request, metadata=metadata, timeout=20)
-        if name == "WatchTask":
+        if name == "Watch":  # it has no end: what comes at once is what there is
+            return [await asyncio.wait_for(answer.read(), 20)]
+        if name in ("WatchTask", "WatchJob", "Export"):
             return [event async for event in answer]
         waiting: Awaitable[Any] = answer
         return await waiting
