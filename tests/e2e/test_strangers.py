@@ -102,7 +102,10 @@ def attempts_on_memory(owned: dict[str, str], path: str, nobody: set[grpc.Status
         "MemoryFS/Purge": (admin_pb2.PurgeRequest(path=path, ids=[item], request_id=fresh()), nobody),
         "MemoryFS/GetReceipt": (admin_pb2.GetReceiptRequest(job_id=job), nobody),
         "MemoryFS/Merge": (
-            lifecycle_pb2.MergeRequest(path=path, ids=[item, owned["forgotten"]], content="mine", request_id=fresh()), nobody
+            lifecycle_pb2.MergeRequest(
+                path=path, ids=[item, owned["forgotten"]], content="mine", request_id=fresh()
+            ),
+            nobody,
         ),
         "MemoryFS/Promote": (lifecycle_pb2.PromoteRequest(path=path, id=item, request_id=fresh()), nobody),
         "MemoryFS/Dispute": (lifecycle_pb2.DisputeRequest(path=path, id=item, request_id=fresh()), nobody),
