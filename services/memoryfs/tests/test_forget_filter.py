@@ -111,6 +111,9 @@ async def test_a_preview_ends(start_service, monkeypatch):
     alice = (await start_service(clock=clock)).caller("alice")
     await alice.write("one")
     token = (await forget(alice, preview=True)).preview_token
+    kept = await alice.write("two", tags=["kept"])
+    where = filter_pb2.Filter(tags_all=["kept"])
+    unused = (await forget(alice, filter=where, preview=True)).preview_token
     clock.shift = timedelta(minutes=9)
     retry = lifecycle_pb2.ForgetRequest(
         path=alice.path, request_id="again", filter=filter_pb2.Filter(), preview_token=token
@@ -119,6 +122,8 @@ async def test_a_preview_ends(start_service, monkeypatch):
     clock.shift = timedelta(minutes=11)
     assert (await alice.call("Forget", retry)).forgotten_count == 1  # the answer of before
     assert await code_of(forget(alice, preview_token=token)) is ABORTED
+    assert await code_of(forget(alice, filter=where, preview_token=unused)) is ABORTED
+    assert await alice.list_ids() == [kept]
 
 
 @pytest.mark.parametrize("state", [item_pb2.STATE_CANDIDATE, item_pb2.STATE_SUPERSEDED])
