@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from psycopg import AsyncConnection, Error
 from psycopg.abc import PQGen
+from psycopg.abc import Transformer as Dumping
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import OperationalError, error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus
@@ -36,10 +37,12 @@ _Key = tuple[bytes, tuple[int, ...]]
 
 
 class _Prepared:
-    """What one connection has prepared."""
+    """What one connection has prepared, and the dumpers that its parameters need: made once, not for each statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
         self.names: dict[_Key, bytes] = {}
+        # Of the adapters alone: what holds the connection would keep it alive as the key of its own entry.
+        self.dumping: Dumping = Transformer(connection.adapters)
         self._count = 0
 
     def add(self, key: _Key) -> bytes:
@@ -99,7 +102,9 @@ async def run_together(connection: AsyncConnection[Any], statements: Sequence[St
     pgconn = connection.pgconn
     if pgconn.status != ConnStatus.OK:
         raise OperationalError("the connection is closed")
-    known = _prepared.setdefault(connection, _Prepared())
+    known = _prepared.get(connection)
+    if known is None:
+        known = _prepared[connection] = _Prepared(connection)
     fresh: list[_Key] = []
     wanted: list[int] = []
     """Places of the statements' results among all; the others are of Prepare."""
@@ -147,7 +152,7 @@ def _send(connection: AsyncConnection[Any], statement: Statement, known: _Prepar
     """Send one statement, prepared before if it is new; give it then."""
     pgconn = connection.pgconn
     shape = _shape(statement.query) if statement.params is not None else _Shape(statement.query.encode(), (), [])
-    values, types, formats = _dumped(connection, shape, statement.params)
+    values, types, formats = _dumped(known.dumping, shape, statement.params)
     rows = Format.BINARY if statement.binary else Format.TEXT
     key = (shape.text, types)
     name = known.names.get(key)
@@ -164,12 +169,11 @@ def _send(connection: AsyncConnection[Any], statement: Statement, known: _Prepar
 
 
 def _dumped(
-    connection: AsyncConnection[Any], shape: _Shape, params: Params
+    transformer: Dumping, shape: _Shape, params: Params
 ) -> tuple[Sequence[Any] | None, tuple[int, ...], Sequence[Format] | None]:
     if not shape.formats or params is None:
         return None, (), None
     values = [params[name] for name in shape.names] if isinstance(params, Mapping) else params
-    transformer = Transformer(connection)
     dumped = transformer.dump_sequence(values, shape.formats)
     return dumped, transformer.types or (), transformer.formats
 
