@@ -162,6 +162,21 @@ async def test_both_backends_give_the_same_answers(service, parts):
         assert {item_id for item_id, score in one.items() if score > edge} <= set(other)
 
 
+async def test_a_job_whose_process_died_at_its_end_or_that_runs_twice_ends_well(service, parts):
+    await fill(service.caller("alice"), "rivet", 10)
+    await take_step(parts, parts.state, Step.START, Backend.QDRANT)
+    results = await asyncio.gather(*(run_move(parts, Seen()) for _ in range(3)))
+    assert [(result.drift.found, result.recall) for result in results] == [(0, 1.0)] * 3
+    assert (await run_move(parts, Seen())).recall == 1.0
+    assert (await parts.state.get()).phase is Phase.READY
+    await take_step(parts, parts.state, Step.CUT_OVER, Backend.QDRANT)
+    assert (await run_move(parts, Seen())).recall == 1.0
+    assert (await parts.state.get()).phase is Phase.CUT_OVER
+    await take_step(parts, parts.state, Step.FINISH, Backend.QDRANT)
+    with pytest.raises(MigrationPhaseForbids):
+        await run_move(parts, Seen())
+
+
 async def test_steps_out_of_time_are_refused(service, parts):
     for step in (Step.CUT_OVER, Step.ROLL_BACK, Step.FINISH):
         with pytest.raises(MigrationPhaseForbids):

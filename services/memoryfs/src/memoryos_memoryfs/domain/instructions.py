@@ -42,7 +42,9 @@ _CHINESE: Final = (
     r"(?:无需|不必|不要|未经)(?:询问|征求|经过|通知)?用户(?:的)?(?:同意|确认|允许|许可)",
     r"越狱模式|开发者模式|DAN模式",
 )
-_PATTERN: Final = re.compile("|".join(f"(?:{form})" for form in (*_ENGLISH, *_CHINESE)), re.IGNORECASE)
+# A border of an English word is one to anything that is no English letter: Chinese is written without spaces.
+_FORMS: Final = (*(f"(?a:{form})" for form in _ENGLISH), *(f"(?:{form})" for form in _CHINESE))
+_PATTERN: Final = re.compile("|".join(_FORMS), re.IGNORECASE)
 _HINT_TEXT: Final = (
     "ignor|disregard|forget|overrid|bypass|system|prompt|instruct|you are n|you must|you will|you should|from now on"
     "|as if|as though|inst]|<|jailbreak|dan mode|developer|secret|password|credential|api key|assistant"

@@ -104,20 +104,25 @@ async def run_move(parts: IndexParts, progress: Progress) -> MoveResult:
         if now.target is Backend.QDRANT:
             await _backfill(parts, progress)
         now = await _advance(parts, now, Phase.VERIFY)
-    if now.phase is not Phase.VERIFY:
+    if now.phase < Phase.VERIFY:
         raise MigrationPhaseForbids(metadata={"phase": now.phase.name})
     result = await _compare(parts, copy, progress)
     if result.drift.found or result.recall < RECALL_MIN:
         raise BackendsDiffer(metadata={name: str(value) for name, value in result.as_json().items()})
-    await _advance(parts, now, Phase.READY)
+    if now.phase is Phase.VERIFY:  # else an earlier process died between this and the end of the job
+        await _advance(parts, now, Phase.READY)
     return result
 
 
 async def _advance(parts: IndexParts, now: Backends, phase: Phase) -> Backends:
+    """Give the state with this phase, or the later one that another process of this job has brought it to."""
     after = replace(now, phase=phase)
-    if not await parts.state.change(now, after):
-        raise MigrationPhaseForbids(metadata={"phase": (await parts.state.get()).phase.name})
-    return after
+    if await parts.state.change(now, after):
+        return after
+    found = await parts.state.get()
+    if found.target is not now.target or found.phase < phase:
+        raise MigrationPhaseForbids(metadata={"phase": found.phase.name})
+    return found
 
 
 async def _backfill(parts: IndexParts, progress: Progress) -> None:
