@@ -25,7 +25,7 @@ _IDENTIFIER: Final = re.compile(
 _WORD: Final = re.compile(r"[^\W\d_\u3400-\u9fff\u3040-\u30ff\u0e00-\u0eff]+(?:['’-][^\W\d_\u3400-\u9fff]+)*[+#]*")
 _HAN_NUMBER: Final = re.compile(HAN_NUMBER)
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
-_CLAUSE: Final = re.compile(r"[,;.!，；。！:：]")
+_CLAUSES: Final = frozenset(",;.!，；。！:：")
 _STEMMER: Final = Stemmer.Stemmer("english")
 _BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being", "got", "gets"})
 _PERFECT: Final = frozenset({"has", "have", "having"})
@@ -47,12 +47,17 @@ class Mark:
     @property
     def number(self) -> bool:
         """Tell whether it is a number, date or time."""
-        return _NUMBER_KEY.match(self.key) is not None
+        return is_number(self.key)
 
     @property
     def light(self) -> bool:
         """Tell whether a statement stays the same without it."""
         return self.key.startswith("~")
+
+
+def is_number(key: str) -> bool:
+    """Tell whether the key of a mark is a number, date or time."""
+    return _NUMBER_KEY.match(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,10 @@ def _scan(text: str) -> Iterator[_Raw]:
     at, clause, first = 0, 0, True
     while at < len(text):
         char = text[at]
-        if _CLAUSE.match(char):
+        if char == " ":
+            first, at = False, at + 1
+            continue
+        if char in _CLAUSES:
             clause, first = clause + 1, char in ".!。！"
             at += 1
             continue

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Final
 
 from memoryos_memoryfs.domain import lexicon_en, lexicon_zh
-from memoryos_memoryfs.domain.claims import Claim, Mark, claim_of, fold, names_in
+from memoryos_memoryfs.domain.claims import Claim, Mark, claim_of, fold, is_number, names_in
 
 COSINE_MIN: Final = 0.5
 """Below it two texts with the same words speak of different things; re-statements measured lie above .6."""
@@ -96,7 +96,7 @@ def signature(text: str) -> str:
 
 
 def _counted(key: str) -> bool:
-    return key == "§NOT" or Mark(key, 0).number
+    return key == "§NOT" or is_number(key)
 
 
 def plain(text: str) -> str:

@@ -120,6 +120,8 @@ def _moved(command: ImportCommand, line: ImportLine) -> ImportLine:
         raise ImportCorrupt("A line lies outside the exported path.", metadata={"id": item.id})
     below = item.path.segments[len(command.from_path.segments) :]
     path = MemoryPath.parse("/".join((str(command.path), *below)))
+    if path == item.path:
+        return line
     return replace(line, item=replace(item, payload=replace(item.payload, path=path)))
 
 
@@ -161,11 +163,11 @@ def _written(parts: Parts, command: ImportCommand, lines: Sequence[ImportLine]) 
     revisions: dict[str, list[Written]] = {}
     for line in lines:
         vector = next(checked) if line.vector is not None and usable else None
-        item = replace(
-            line.item,
-            embed_state=EmbedState.DONE if vector is not None else EmbedState.PENDING,
-            embedding_model=parts.embedder.model_id if vector is not None else "",
-        )
+        item = line.item
+        state = EmbedState.PENDING if vector is None else EmbedState.DONE
+        model = "" if vector is None else parts.embedder.model_id
+        if (item.embed_state, item.embedding_model) != (state, model):
+            item = replace(item, embed_state=state, embedding_model=model)
         of_item = revisions.setdefault(item.id, [])
         if of_item and of_item[-1].item.revision >= item.revision:
             raise ImportCorrupt("The revisions of an item are not in order.", metadata={"id": item.id})
