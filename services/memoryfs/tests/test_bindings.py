@@ -179,6 +179,7 @@ async def test_what_is_no_binding_is_refused(alice, fields, reason):
 
 async def test_unbind_forgets_the_working_memory_of_its_task_and_nothing_else(service, alice, harness):
     task = harness(task_id="t1", session_id="s1", chain=("bot",))
+    before = await task.write("beside what it will be bound to", path=f"{WORKING}/shared")
     binding = await bind(task, task_id="t1", read=[WORKING, ROOT], write=[f"{WORKING}/t1", ROOT])
     assert binding.owns_working_memory
     notes = [await task.write(f"scratch {n}", path=f"{WORKING}/t1/notes") for n in range(3)]
@@ -196,7 +197,7 @@ async def test_unbind_forgets_the_working_memory_of_its_task_and_nothing_else(se
     assert await unbind(task, binding.id, request="end") == forgotten
     for item in (*notes, doubt):
         await refused(alice.get(item), "ITEM_NOT_FOUND")
-    assert {i.id for i in (await alice.list(path=WORKING)).items} == {by_hand, other}
+    assert {i.id for i in (await alice.list(path=WORKING)).items} == {before, by_hand, other}
     assert not set(await alice.read_ids("scratch", path=WORKING)) & set(notes)
     for item in (kept, promoted):
         assert (await alice.get(item)).path == f"{ROOT}/facts"

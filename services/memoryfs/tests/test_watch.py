@@ -113,9 +113,14 @@ async def test_a_late_commit_of_an_early_transaction_is_not_lost(alice, database
                 "actor": "user:alice", "cause": 14, "trace_id": "",
             })  # fmt: skip
             later = await alice.write("later, and committed first")
+            async with watching(alice) as (_, behind):
+                pass
         found = await events(stream, 3)
     assert {event.id for event in found} == {item_id, later}
     assert sum(event.change.cause == lifecycle_pb2.CHANGE_CAUSE_TIER for event in found) == 1
+    # A position that was given out while both ran lies before both.
+    async with watching(alice, position=behind) as (stream, _):
+        assert {event.id for event in await events(stream, 2)} == {item_id, later}
 
 
 async def test_others_hear_only_of_what_they_may_read(alice, bob):
