@@ -99,10 +99,11 @@ class Deployment:
             environ = {"MEMORYOS_CONFIG": str(self._folder / "memoryfs.yaml")}
             await self._run("memoryfs", sys.executable, "-m", "memoryos_memoryfs.main", environ=environ)
         await self.serving()
-        if "memoryfs" in names or "postgres" in names:
-            # What the dead process held is free when its lease runs out; the test need not wait for that.
-            async with await psycopg.AsyncConnection.connect(self.admin_dsn, autocommit=True) as admin:
-                await admin.execute("UPDATE core.due_jobs SET due_time = now()")
+
+    async def free_jobs(self) -> None:
+        """Let leases end now that dead processes hold; the test need not wait for that."""
+        async with await psycopg.AsyncConnection.connect(self.admin_dsn, autocommit=True) as admin:
+            await admin.execute("UPDATE core.due_jobs SET due_time = now()")
 
     async def kill(self, names: list[str]) -> None:
         """Kill at once, without a word."""

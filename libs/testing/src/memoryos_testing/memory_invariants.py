@@ -63,15 +63,15 @@ RULES: Final = {
             UNION ALL SELECT tenant, id, 'revisions' FROM memoryfs.item_revisions
         ) x
         WHERE NOT EXISTS (SELECT FROM memoryfs.items i WHERE i.tenant = x.tenant AND i.id = x.item_id)""",
+    # What was imported has the history that its exporter could see.
     "the revisions of an item follow each other without a gap": """
         SELECT i.tenant, i.id FROM memoryfs.items i
-        WHERE i.revision - 1 <> (
-            SELECT count(*) FROM memoryfs.item_revisions r
-            WHERE r.tenant = i.tenant AND r.id = i.id AND r.revision < i.revision
-        ) OR EXISTS (
-            SELECT FROM memoryfs.item_revisions r
-            WHERE r.tenant = i.tenant AND r.id = i.id AND r.revision >= i.revision
-        )""",
+        LEFT JOIN LATERAL (
+            SELECT count(*) AS revisions, max(r.revision) AS newest, bool_or(r.cause = 13) AS imported
+            FROM memoryfs.item_revisions r WHERE r.tenant = i.tenant AND r.id = i.id
+        ) r ON true
+        WHERE coalesce(r.newest, 0) >= i.revision
+            OR (r.revisions <> i.revision - 1 AND i.cause <> 13 AND r.imported IS NOT TRUE)""",
     "a request that is kept has its answer": """
         SELECT tenant, rpc || ' ' || request_id FROM core.idempotency WHERE response IS NULL""",
 }

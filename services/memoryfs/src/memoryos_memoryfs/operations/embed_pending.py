@@ -11,6 +11,7 @@ from memoryos_models.ports import Embedder
 
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.domain.items import Item
+from memoryos_memoryfs.operations.embed_texts import vectors_of
 from memoryos_memoryfs.ports import DueEmbed, EmbedQueue
 
 _log = logging.getLogger(__name__)
@@ -53,5 +54,5 @@ async def _embed_group(
 
 
 async def _keep(queue: EmbedQueue, embedder: Embedder, section: MemoryFSSection, items: Sequence[Item]) -> int:
-    vectors = await embedder.embed([item.payload.content for item in items], deadline_s=section.embed_timeout_s)
-    return await queue.keep(items, list(vectors))
+    vectors = await vectors_of(embedder, [item.payload.content for item in items], section.embed_timeout_s)
+    return await queue.keep(items, vectors)

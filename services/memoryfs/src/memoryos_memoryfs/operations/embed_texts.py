@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from memoryos_core.errors import MemoryOSError
-from memoryos_models.errors import EmbedderBusy, VectorUnusable
+from memoryos_models.errors import EmbedderBusy, ModelUnavailable, VectorUnusable
+from memoryos_models.ports import Embedder
 from memoryos_models.unit import unit_rows
 from numpy.typing import NDArray
 
@@ -18,6 +19,8 @@ from memoryos_memoryfs.ports import Vector
 
 _MARGIN_S = 0.25
 """Left of a call's deadline for the transaction that follows."""
+_LENGTH_OFF = 1e-2
+"""How far the square of a vector's length may be from 1."""
 
 
 def given_vectors(
@@ -48,12 +51,25 @@ async def embed_texts(parts: Parts, texts: Sequence[str], deadline_s: float) -> 
     if budget_s <= 0:
         raise EmbedderBusy("The call's deadline leaves no time to embed.", retry_after_s=1.0)
     try:
-        async with asyncio.timeout(budget_s):
-            return list(await parts.embedder.embed(texts, deadline_s=budget_s))
+        return await vectors_of(parts.embedder, texts, budget_s)
     except EmbedderBusy:
         raise
-    except (MemoryOSError, TimeoutError, OSError):
+    except (MemoryOSError, OSError):
         return None
+
+
+async def vectors_of(embedder: Embedder, texts: Sequence[str], deadline_s: float) -> list[Vector]:
+    """Give one vector of the model's space per text, in time, or raise: an answer of another shape is an outage."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            rows = list(await embedder.embed(texts, deadline_s=deadline_s))
+    except TimeoutError:
+        raise ModelUnavailable from None
+    space = (embedder.dimensions,)
+    # The index refuses what is not of length 1, and so does NaN: no comparison with it is true.
+    if len(rows) != len(texts) or not all(row.shape == space and abs(row @ row - 1) < _LENGTH_OFF for row in rows):
+        raise ModelUnavailable
+    return rows
 
 
 async def embed_drafts(parts: Parts, drafts: Sequence[Draft], deadline_s: float) -> list[Vector | None]:
