@@ -159,7 +159,7 @@ def _instant(text: str) -> datetime:
     at = datetime.fromisoformat(_str(text))
     if at.tzinfo is None:
         raise LineInvalid("has a time without an offset")
-    return at.astimezone(UTC)
+    return at if at.tzinfo is UTC else at.astimezone(UTC)
 
 
 def _str(value: object) -> str:
