@@ -309,3 +309,20 @@ async def test_errors_carry_nothing_of_the_driver(db):
         async with db.tenant("acme") as tx:
             await tx.execute("SELECT * FROM core.migrations")
     assert "migrations" not in str(refused.value)
+
+
+async def test_a_connection_that_rolled_back_goes_on_whatever_ran_on_it_before(database):
+    """Statements that the driver runs by itself and ours share a connection, and so what is prepared on it."""
+    section = database.section.model_copy(update={"pool_size": 1})
+    async with Database(section, roles.MEMORYFS) as one:
+        for number in range(3):
+            async with one.tenant("acme") as tx:
+                await tx.executemany(INSERT, [key(10 * number + n) for n in range(3)])
+                with pytest.raises(UniqueViolation):
+                    async with tx.savepoint():
+                        await tx.executemany(INSERT, [key(10 * number)] * 2)
+                await tx.execute(INSERT, key(10 * number + 5))
+            with pytest.raises(UniqueViolation):
+                async with one.tenant("acme") as tx:
+                    await tx.execute(INSERT, key(10 * number))
+            assert await count(one) == 4 * (number + 1)

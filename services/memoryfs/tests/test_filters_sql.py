@@ -16,7 +16,7 @@ from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.filter_meaning import matches
 from memoryos_memoryfs.filter_messages import filter_of
-from memoryos_memoryfs.ports import Look
+from memoryos_memoryfs.ports.storage import Look
 from memoryos_postgres import Database, roles
 from memoryos_testing import scope_of
 

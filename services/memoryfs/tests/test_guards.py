@@ -18,7 +18,7 @@ from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.query_words import query_words
-from memoryos_memoryfs.ports import Look
+from memoryos_memoryfs.ports.storage import Look
 from memoryos_models.unit import unit_rows
 from memoryos_postgres import Database, roles
 from memoryos_postgres.errors import ScopeMissing

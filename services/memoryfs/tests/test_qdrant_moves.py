@@ -12,10 +12,10 @@ from memoryos.memoryfs.v1 import memoryfs_pb2
 from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
 from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.errors import MigrationPhaseForbids
-from memoryos_memoryfs.index_ports import Backend, IndexParts, Phase
 from memoryos_memoryfs.operations.erase_copy import erase_from_copy, find_in_copy, sweep_copy
 from memoryos_memoryfs.operations.migrate_index import BackendsDiffer, Step, run_move, take_step
 from memoryos_memoryfs.operations.verify_index import Drift, verify_index
+from memoryos_memoryfs.ports.index import Backend, IndexParts, Phase
 from memoryos_postgres import roles
 from memoryos_testing.faulty_index import deliver
 from memoryos_vectors.models import IndexedModels

@@ -169,17 +169,22 @@ async def test_a_diff_shows_nothing_that_the_caller_may_not_read_today(service, 
     opened = await alice.write("my secret")
     removed = await alice.write("to be forgotten", readers=["user:bob"])
     raised = await alice.write("words of height", readers=["user:bob"])
+    cleared = service.caller("alice", roles=frozenset({"user"}), clearance=5)
+    lowered = await cleared.write("too delicate", readers=["user:bob"], sensitivity=5)
     start = await snapshot(bob)
     await alice.update(raised, sensitivity=5)
+    await cleared.update(
+        lowered, content="for everyone", sensitivity=0, update_mask={"paths": ["content", "sensitivity"]}
+    )
     await alice.update(shared, content="open, changed")
     await alice.update(closed, content="closed now", readers=["user:carol"])
     await alice.update(opened, content="harmless", readers=["user:bob"])
     await alice.write("private and new")
     await alice.forget(removed)
     found = await diff(bob, start)
-    assert told(found) == {shared: ("CHANGED", ("content",)), opened: ("ADDED", ())}
+    assert told(found) == {shared: ("CHANGED", ("content",)), opened: ("ADDED", ()), lowered: ("ADDED", ())}
     text = str(found)
-    for word in ("secret", "closed", "private", "forgotten", "height"):
+    for word in ("secret", "closed", "private", "forgotten", "height", "delicate"):
         assert word not in text
 
 

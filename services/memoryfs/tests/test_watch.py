@@ -101,7 +101,7 @@ async def test_a_position_is_good_for_its_caller_and_path_only(alice, bob):
 
 async def test_a_late_commit_of_an_early_transaction_is_not_lost(alice, database):
     """A transaction that began before another one commits after it: its change still comes."""
-    sql = queries.load("memoryos_memoryfs")
+    sql = queries.load("memoryos_memoryfs", "sql/items.sql")
     async with watching(alice) as (stream, _):
         async with (
             Database(database.section, roles.MEMORYFS) as opened,

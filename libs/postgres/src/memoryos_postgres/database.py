@@ -58,7 +58,9 @@ class Database:
             kwargs={
                 "autocommit": True,  # Tx says BEGIN itself
                 "row_factory": dict_row,
-                "prepare_threshold": 0,  # every statement is one of ours and comes again
+                # Tx prepares its statements (together.py). Were any of the driver's prepared, too, it would
+                # drop all of the connection, ours among them, after the next ROLLBACK.
+                "prepare_threshold": None,
                 "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
                 "connect_timeout": 5,
             },

@@ -1,6 +1,6 @@
 """SQL by name: a service keeps its statements in `queries.sql`, each under `-- name: insert_item`.
 
-QUERIES = queries.load("memoryos_memoryfs")
+QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 rows = await tx.fetch_all(QUERIES["items_of_path"], {"path": path})
 """
 

@@ -57,10 +57,10 @@ from memoryos_memoryfs.copy_worker import HEALTH_PART, copy_forever
 from memoryos_memoryfs.domain.erasure import PURGE
 from memoryos_memoryfs.domain.settings import PathSettings
 from memoryos_memoryfs.erasure_build import build_erasure
-from memoryos_memoryfs.index_ports import Backend, IndexParts
 from memoryos_memoryfs.job_handlers import handlers_of
 from memoryos_memoryfs.operations.adopt_backend import adopt_backend
 from memoryos_memoryfs.parts import Parts, Reranking
+from memoryos_memoryfs.ports.index import Backend, IndexParts
 from memoryos_memoryfs.servicer import MemoryFSServicer
 from memoryos_memoryfs.servicers.jobs import JobsServicer
 

@@ -11,14 +11,14 @@ from memoryos_core.clock import Clock
 from memoryos_models.ports import Embedder
 
 from memoryos_memoryfs.adapters.pg_upkeep import SWEPT_MAX, PgUpkeep
-from memoryos_memoryfs.binding_ports import BindingQueue
 from memoryos_memoryfs.config import MemoryFSSection
-from memoryos_memoryfs.lifecycle_ports import LifecycleUpkeep
 from memoryos_memoryfs.operations.bind_paths import end_due_bindings
 from memoryos_memoryfs.operations.embed_pending import embed_pending
 from memoryos_memoryfs.operations.keep_lifecycle import keep_lifecycle
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import EmbedQueue
+from memoryos_memoryfs.ports.bindings import BindingQueue
+from memoryos_memoryfs.ports.lifecycle import LifecycleUpkeep
+from memoryos_memoryfs.ports.storage import EmbedQueue
 
 _log = logging.getLogger(__name__)
 _DUE_LOOK_S_MAX: Final = 60.0

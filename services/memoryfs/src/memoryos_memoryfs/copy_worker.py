@@ -12,8 +12,8 @@ from memoryos_vectors.errors import IndexAbsent, IndexUnavailable
 from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.qdrant_config import QdrantSection
 
-from memoryos_memoryfs.index_ports import BackendState, IndexOutbox
 from memoryos_memoryfs.operations.copy_changes import copy_changes, keep_copy
+from memoryos_memoryfs.ports.index import BackendState, IndexOutbox
 
 HEALTH_PART: Final = "memoryos.memoryfs.vector_index"
 """Name under which gRPC health tells whether the copy answers; the service serves without it."""

@@ -16,7 +16,7 @@ from memoryos_memoryfs.adapters.grpc_erasure import FileSigner, GrpcErasurePeers
 from memoryos_memoryfs.adapters.pg_erasure import PgErasure
 from memoryos_memoryfs.adapters.session import Shared
 from memoryos_memoryfs.config import MemoryFSSection
-from memoryos_memoryfs.erasure_ports import ErasureParts
+from memoryos_memoryfs.ports.erasure import ErasureParts
 
 
 def build_erasure(ground: Ground, shared: Shared, stack: AsyncExitStack) -> ErasureParts:

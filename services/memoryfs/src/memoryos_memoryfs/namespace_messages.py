@@ -13,7 +13,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_memoryfs.domain.items import Origin
 from memoryos_memoryfs.domain.settings import PARTS, ConfidenceCap, Holding, PathSettings
 from memoryos_memoryfs.messages import stamp_of
-from memoryos_memoryfs.namespace_ports import Stated, Usage
+from memoryos_memoryfs.ports.namespace import Stated, Usage
 
 _DURATIONS: Final = ("ttl", "retention", "hot_window")
 _NUMBERS: Final = ("gate", "items_max", "bytes_max", "keep_max")

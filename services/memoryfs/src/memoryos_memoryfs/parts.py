@@ -10,11 +10,11 @@ from memoryos_models.ports import ChatModel, Embedder, Reranker
 from memoryos_postgres.jobs import Jobs
 
 from memoryos_memoryfs.config import MemoryFSSection
-from memoryos_memoryfs.erasure_ports import ErasureParts
-from memoryos_memoryfs.index_ports import IndexParts
-from memoryos_memoryfs.ports import HitCounter, ReadTrail, Storage
-from memoryos_memoryfs.read_ports import Inspector
-from memoryos_memoryfs.transfer_ports import ChangeFeed, Past
+from memoryos_memoryfs.ports.erasure import ErasureParts
+from memoryos_memoryfs.ports.index import IndexParts
+from memoryos_memoryfs.ports.reads import Inspector
+from memoryos_memoryfs.ports.storage import HitCounter, ReadTrail, Storage
+from memoryos_memoryfs.ports.transfer import ChangeFeed, Past
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 
+from memoryos_memoryfs.servicers.bindings import BindingsServicer
 from memoryos_memoryfs.servicers.erasure import ErasureServicer
 from memoryos_memoryfs.servicers.history import HistoryServicer
 from memoryos_memoryfs.servicers.index_admin import IndexAdminServicer
-from memoryos_memoryfs.servicers.bindings import BindingsServicer
 from memoryos_memoryfs.servicers.items import ItemsServicer
 from memoryos_memoryfs.servicers.lifecycle import LifecycleServicer
 from memoryos_memoryfs.servicers.namespace import NamespaceServicer

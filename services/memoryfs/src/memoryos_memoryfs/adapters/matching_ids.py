@@ -15,9 +15,9 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.filters import Filter
 from memoryos_memoryfs.domain.items import State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key
-from memoryos_memoryfs.ports import Look
+from memoryos_memoryfs.ports.storage import Look
 
-_QUERIES: Final = queries.load("memoryos_memoryfs", "reads.sql")
+_QUERIES: Final = queries.load("memoryos_memoryfs", "sql/reads.sql")
 AFTER_ALL: Final = (datetime.max.replace(tzinfo=UTC), "~")
 """A position after which every item comes ("~" sorts above every id)."""
 _OWN_ONLY: Final = frozenset({State.CANDIDATE, State.FORGOTTEN})

@@ -12,7 +12,7 @@ from memoryos_postgres import queries
 from memoryos_postgres.keyring import CACHE_TTL_S
 from memoryos_postgres.transaction import Tx
 
-_QUERIES = queries.load("memoryos_memoryfs")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 CACHED_MAX: Final = 100_000
 """Entries per cache, some 20 MB each."""
 

@@ -18,7 +18,7 @@ from memoryos_vectors.adapters.pgvector_routes import FEW
 from memoryos_memoryfs.adapters.places import Place
 from memoryos_memoryfs.adapters.session import Session
 
-_QUERIES = queries.load("memoryos_memoryfs", "newest.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/newest.sql")
 LOOKED_AT_MAX: Final = 1_000
 """Rows of the tenant looked at first, some 0.5 ms."""
 Position = tuple[datetime, str]

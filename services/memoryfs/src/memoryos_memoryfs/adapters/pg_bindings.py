@@ -13,7 +13,6 @@ from memoryos_postgres import Database, queries
 from memoryos_postgres.transaction import Row
 
 from memoryos_memoryfs.adapters.session import Session, Shared
-from memoryos_memoryfs.binding_ports import DueBinding, NewBinding
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.bindings import (
     Binding,
@@ -25,8 +24,9 @@ from memoryos_memoryfs.domain.bindings import (
 )
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import target_hash
+from memoryos_memoryfs.ports.bindings import DueBinding, NewBinding
 
-_QUERIES = queries.load("memoryos_memoryfs", "bindings.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/bindings.sql")
 _Places = tuple[MemoryPath, ...]
 
 

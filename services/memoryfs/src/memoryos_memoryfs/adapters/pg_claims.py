@@ -15,9 +15,9 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.evidence import SourceKey, independent
 from memoryos_memoryfs.domain.items import EventKey, Item
 from memoryos_memoryfs.domain.place_keys import event_key_hash
-from memoryos_memoryfs.lifecycle_ports import Met
+from memoryos_memoryfs.ports.lifecycle import Met
 
-_QUERIES = queries.load("memoryos_memoryfs", "lifecycle.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/lifecycle.sql")
 MET_MAX: Final = 256
 """Items looked at for one call; of more that say the same, or speak of the same event, the newest."""
 

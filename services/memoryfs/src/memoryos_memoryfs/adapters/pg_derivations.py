@@ -18,9 +18,9 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.derivation import SourceChange, followed
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.tokens import item_tokens
-from memoryos_memoryfs.ports import Revised, Written
+from memoryos_memoryfs.ports.storage import Revised, Written
 
-QUERIES = queries.load("memoryos_memoryfs", "history.sql")
+QUERIES = queries.load("memoryos_memoryfs", "sql/history.sql")
 
 
 @asynccontextmanager

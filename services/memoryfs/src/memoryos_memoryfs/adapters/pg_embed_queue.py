@@ -12,9 +12,9 @@ from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
-from memoryos_memoryfs.ports import DueEmbed, Vector, Written
+from memoryos_memoryfs.ports.storage import DueEmbed, Vector, Written
 
-_QUERIES = queries.load("memoryos_memoryfs")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 _CLEARANCE_MAX = 9
 
 

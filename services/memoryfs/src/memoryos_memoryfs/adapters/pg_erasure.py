@@ -20,9 +20,9 @@ from memoryos_memoryfs.adapters.pg_journal import SERVICE
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.erasure import PURGE, Expiry, Target
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
-from memoryos_memoryfs.erasure_ports import Settling
+from memoryos_memoryfs.ports.erasure import Settling
 
-QUERIES: Final = queries.load("memoryos_memoryfs", "erasure.sql")
+QUERIES: Final = queries.load("memoryos_memoryfs", "sql/erasure.sql")
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Purge"
 _OWN: Final = (("memoryfs", "erasures"), ("memoryfs", "erased_items"))
 _ITEMS: Final = ("memoryfs.items", "memoryfs.item_revisions", "core.jobs")

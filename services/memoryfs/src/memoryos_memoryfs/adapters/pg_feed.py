@@ -17,9 +17,9 @@ from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.changes import Change
 from memoryos_memoryfs.domain.items import Cause, Item, State
-from memoryos_memoryfs.transfer_ports import FeedPosition
+from memoryos_memoryfs.ports.transfer import FeedPosition
 
-_QUERIES = queries.load("memoryos_memoryfs", "feed.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/feed.sql")
 _REVISION, _LOSS, _STATE = range(3)
 _SAME_PLACE_MAX: Final = 16
 """Rows of one item in one transaction that a page reads again to pass the position."""

@@ -19,7 +19,7 @@ from memoryos_memoryfs.domain.changes import Change
 from memoryos_memoryfs.domain.items import Cause, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 from memoryos_memoryfs.domain.points import Former, Mark
-from memoryos_memoryfs.history_ports import Position
+from memoryos_memoryfs.ports.history import Position
 
 _COLUMNS: Final = (
     "id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,"
@@ -28,9 +28,9 @@ _COLUMNS: Final = (
 )
 QUERIES: Final = {
     name: text.replace("/*columns*/", _COLUMNS)
-    for name, text in queries.load("memoryos_memoryfs", "history.sql").items()
+    for name, text in queries.load("memoryos_memoryfs", "sql/history.sql").items()
 }
-_TIERS: Final = queries.load("memoryos_memoryfs", "upkeep.sql")
+_TIERS: Final = queries.load("memoryos_memoryfs", "sql/upkeep.sql")
 _REVISION_MAX: Final = 2**62
 _FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
 

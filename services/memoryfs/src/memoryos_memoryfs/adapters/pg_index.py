@@ -16,10 +16,10 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.items import EmbedState, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, session_hash
 from memoryos_memoryfs.domain.tokens import item_tokens
-from memoryos_memoryfs.ports import Vector, Written
+from memoryos_memoryfs.ports.storage import Vector, Written
 
-_QUERIES = queries.load("memoryos_memoryfs")
-_TIERS = queries.load("memoryos_memoryfs", "upkeep.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
+_TIERS = queries.load("memoryos_memoryfs", "sql/upkeep.sql")
 _COPY_MIN: Final = 8
 """COPY costs one round trip more than an INSERT; it wins from about this many rows on."""
 

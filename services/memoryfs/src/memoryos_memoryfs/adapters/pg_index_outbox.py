@@ -12,7 +12,7 @@ from memoryos_vectors.ports import VectorEntry
 from memoryos_vectors.qdrant_config import QdrantSection
 
 from memoryos_memoryfs.adapters.pg_truth_vectors import QUERIES, current_vectors
-from memoryos_memoryfs.index_ports import Backend, Backends, Backlog, ClaimedChanges, NamedChange, Phase
+from memoryos_memoryfs.ports.index import Backend, Backends, Backlog, ClaimedChanges, NamedChange, Phase
 
 _TENANTS_MAX: Final = 50
 """Tenants that one claim serves; the next claim goes on after them."""

@@ -25,9 +25,9 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import SourceChange
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.place_keys import path_key
-from memoryos_memoryfs.ports import Look, Revised, Written
+from memoryos_memoryfs.ports.storage import Look, Revised, Written
 
-_QUERIES = queries.load("memoryos_memoryfs")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 _TOGETHER_MIN: Final = 4
 """From so many items on one statement over arrays is cheaper than one each (an array parameter costs 5 µs)."""
 

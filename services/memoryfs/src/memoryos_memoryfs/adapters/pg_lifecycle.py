@@ -14,9 +14,9 @@ from memoryos_memoryfs.adapters.pg_tiers import move_tier
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.items import Cause, State, Tier
 from memoryos_memoryfs.domain.place_keys import subtree_end
-from memoryos_memoryfs.lifecycle_ports import UpkeepRun
+from memoryos_memoryfs.ports.lifecycle import UpkeepRun
 
-_QUERIES = queries.load("memoryos_memoryfs", "upkeep.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/upkeep.sql")
 CHUNK: Final = 500
 """Items changed in one transaction."""
 _CLEARANCE_MAX: Final = 9

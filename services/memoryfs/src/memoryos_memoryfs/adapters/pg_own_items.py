@@ -11,7 +11,7 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.filters import Filter
 
-_QUERIES = queries.load("memoryos_memoryfs", "lifecycle.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/lifecycle.sql")
 
 
 class PgOwnItems:

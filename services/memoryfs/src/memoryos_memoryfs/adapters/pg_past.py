@@ -17,11 +17,11 @@ from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.items import Cause, Item
-from memoryos_memoryfs.ports import Vector
-from memoryos_memoryfs.transfer_ports import PastItem, Point
+from memoryos_memoryfs.ports.storage import Vector
+from memoryos_memoryfs.ports.transfer import PastItem, Point
 
-_PAST = queries.load("memoryos_memoryfs", "past.sql")
-_QUERIES = queries.load("memoryos_memoryfs")
+_PAST = queries.load("memoryos_memoryfs", "sql/past.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 
 
 class PgPast:

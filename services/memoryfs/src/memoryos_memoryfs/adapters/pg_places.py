@@ -13,9 +13,9 @@ from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
-from memoryos_memoryfs.namespace_ports import ChildUsage, Tally, Usage
+from memoryos_memoryfs.ports.namespace import ChildUsage, Tally, Usage
 
-_QUERIES = queries.load("memoryos_memoryfs", "namespace.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/namespace.sql")
 _HASH_BYTES: Final = 8
 
 

@@ -18,10 +18,10 @@ from memoryos_memoryfs.adapters.word_counts import read_counts, statement_for
 from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.domain.query_words import QueryWords
-from memoryos_memoryfs.ports import DenseAnswer, LexicalAnswer, Look, Vector, Within
+from memoryos_memoryfs.ports.storage import DenseAnswer, LexicalAnswer, Look, Vector, Within
 
-_QUERIES = queries.load("memoryos_memoryfs")
-_NEIGHBOURS = queries.load("memoryos_memoryfs", "neighbours.sql")["neighbours"]
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
+_NEIGHBOURS = queries.load("memoryos_memoryfs", "sql/neighbours.sql")["neighbours"]
 IDS_MAX: Final = 200_000
 """Items that one filter may let through (some 0.3 s); beyond it the answer says TRUNCATED."""
 MATCHED_MAX: Final = 20_000

@@ -19,10 +19,10 @@ from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.items import Item, State, Tier
-from memoryos_memoryfs.ports import Look
-from memoryos_memoryfs.read_ports import KnownThen
+from memoryos_memoryfs.ports.reads import KnownThen
+from memoryos_memoryfs.ports.storage import Look
 
-_QUERIES: Final = queries.load("memoryos_memoryfs", "reads.sql")
+_QUERIES: Final = queries.load("memoryos_memoryfs", "sql/reads.sql")
 
 
 class PgScans:

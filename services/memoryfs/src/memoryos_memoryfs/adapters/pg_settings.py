@@ -15,9 +15,9 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.items import Origin
 from memoryos_memoryfs.domain.place_keys import keys_above, path_key, subtree_end
 from memoryos_memoryfs.domain.settings import ConfidenceCap, Holding, PathSettings, effective
-from memoryos_memoryfs.namespace_ports import Stated
+from memoryos_memoryfs.ports.namespace import Stated
 
-_QUERIES = queries.load("memoryos_memoryfs", "namespace.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/namespace.sql")
 _SUBJECT: Final = "/paths"
 """Whose key seals the names of paths: no user can be called so."""
 

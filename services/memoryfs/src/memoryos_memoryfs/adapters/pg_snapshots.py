@@ -16,7 +16,7 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 from memoryos_memoryfs.domain.points import seen_by_others
-from memoryos_memoryfs.history_ports import Snapshot
+from memoryos_memoryfs.ports.history import Snapshot
 
 KEPT_MAX: Final = 5
 """Snapshots of one maker, path and channel."""

@@ -34,7 +34,7 @@ from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.place_keys import path_key
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.errors import QuotaExceeded
-from memoryos_memoryfs.ports import (
+from memoryos_memoryfs.ports.storage import (
     IdTaken,
     RequestAnswered,
     SettingsChanged,

@@ -9,8 +9,8 @@ from memoryos_postgres.transaction import Tx
 
 from memoryos_memoryfs.domain.items import Cause, State, Tier
 
-_QUERIES = queries.load("memoryos_memoryfs", "upkeep.sql")
-_NOTE = queries.load("memoryos_memoryfs")["note_changes"]
+_QUERIES = queries.load("memoryos_memoryfs", "sql/upkeep.sql")
+_NOTE = queries.load("memoryos_memoryfs", "sql/items.sql")["note_changes"]
 ACTOR = "service:memoryfs"
 """Who acts where no caller does."""
 

@@ -13,7 +13,7 @@ from memoryos_vectors.halfvec import read_halfvec
 from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import IndexScope, Tier, VectorAnswer, VectorEntry, VectorQuery
 
-QUERIES: Final = queries.load("memoryos_memoryfs", "index_copy.sql")
+QUERIES: Final = queries.load("memoryos_memoryfs", "sql/index_copy.sql")
 _TIERS: Final = {1: Tier.HOT, 2: Tier.COLD}
 
 

@@ -15,10 +15,10 @@ from memoryos_vectors.models import IndexedModels
 
 from memoryos_memoryfs.adapters.pg_tiers import move_tier
 from memoryos_memoryfs.domain.items import Tier
-from memoryos_memoryfs.ports import Use
+from memoryos_memoryfs.ports.storage import Use
 
-_QUERIES = queries.load("memoryos_memoryfs")
-_TIERS = queries.load("memoryos_memoryfs", "upkeep.sql")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
+_TIERS = queries.load("memoryos_memoryfs", "sql/upkeep.sql")
 NOTED_MAX: Final = 50_000
 """Items whose hits wait to be counted; further ones are not counted: statistics, not truth."""
 SWEPT_MAX: Final = 1_000

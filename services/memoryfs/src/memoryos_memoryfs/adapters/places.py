@@ -11,7 +11,7 @@ from memoryos_vectors.adapters.pgvector_routes import CUSTOM
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 
-_QUERIES = queries.load("memoryos_memoryfs")
+_QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 
 
 @dataclass(frozen=True, slots=True)

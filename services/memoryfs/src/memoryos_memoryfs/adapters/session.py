@@ -22,7 +22,6 @@ from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.domain.settings import DEFAULTS, PathSettings
 
-
 UPKEEP: Final = "memoryos.upkeep"
 """Setting of a transaction that reaches every row of its tenant (core.upkeep)."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from memoryos_memoryfs.index_ports import Backend, Backends, BackendState, IndexOutbox, Phase
 from memoryos_memoryfs.operations.copy_changes import NAMED_PAGE
+from memoryos_memoryfs.ports.index import Backend, Backends, BackendState, IndexOutbox, Phase
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from memoryos_core.paging import PageTokens
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
-from memoryos_memoryfs.binding_ports import BindingQueue, DueBinding, NewBinding
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.bindings import (
     BINDINGS_MAX,
@@ -28,7 +27,8 @@ from memoryos_memoryfs.domain.bindings import (
 from memoryos_memoryfs.domain.items import Cause, State
 from memoryos_memoryfs.errors import PathNotAllowed, ResourceNotFound
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.bindings import BindingQueue, DueBinding, NewBinding
+from memoryos_memoryfs.ports.storage import Work
 
 _BIND: Final = "memoryos.memoryfs.v1.MemoryFS/Bind"
 _UNBIND: Final = "memoryos.memoryfs.v1.MemoryFS/Unbind"

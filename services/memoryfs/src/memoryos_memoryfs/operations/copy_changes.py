@@ -12,7 +12,7 @@ from memoryos_vectors.errors import IndexAbsent, IndexRefused, IndexUnavailable
 from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import DerivedIndex
 
-from memoryos_memoryfs.index_ports import BackendState, ClaimedChanges, IndexOutbox, NamedChange
+from memoryos_memoryfs.ports.index import BackendState, ClaimedChanges, IndexOutbox, NamedChange
 
 _log = logging.getLogger(__name__)
 NAMED_PAGE: Final = 20_000

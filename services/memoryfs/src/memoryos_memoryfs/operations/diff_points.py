@@ -19,7 +19,7 @@ from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.domain.points import Mark, as_it_was, before_all
 from memoryos_memoryfs.operations.take_snapshot import found_snapshot
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Diff"
 PAGE_SIZE_DEFAULT: Final = 50

@@ -12,7 +12,7 @@ from memoryos_models.ports import Embedder
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.operations.embed_texts import vectors_of
-from memoryos_memoryfs.ports import DueEmbed, EmbedQueue
+from memoryos_memoryfs.ports.storage import DueEmbed, EmbedQueue
 
 _log = logging.getLogger(__name__)
 

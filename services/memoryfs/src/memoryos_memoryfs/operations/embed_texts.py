@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memoryos_memoryfs.domain.drafts import Draft
 from memoryos_memoryfs.errors import EmbeddingMismatch
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Vector
+from memoryos_memoryfs.ports.storage import Vector
 
 _MARGIN_S = 0.25
 """Left of a call's deadline for the transaction that follows."""

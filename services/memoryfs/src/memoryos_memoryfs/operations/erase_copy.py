@@ -8,7 +8,7 @@ from typing import Final
 
 from memoryos_vectors.ports import DerivedIndex
 
-from memoryos_memoryfs.index_ports import IndexParts
+from memoryos_memoryfs.ports.index import IndexParts
 
 _PAGE: Final = 500
 

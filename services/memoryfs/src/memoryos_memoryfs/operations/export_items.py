@@ -16,7 +16,7 @@ from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.item_lines import FORMAT, line_of
 from memoryos_memoryfs.domain.readable_layout import ReadableFolder
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.transfer_ports import PastItem, Point
+from memoryos_memoryfs.ports.transfer import PastItem, Point
 
 _METHOD: Final = "memoryos.memoryfs.v1.MemoryFS/Export"
 ITEMS_FILE: Final = "items.jsonl"

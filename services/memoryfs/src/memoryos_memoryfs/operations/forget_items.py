@@ -12,7 +12,7 @@ from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.errors import ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 _FORGET = "memoryos.memoryfs.v1.MemoryFS/Forget"
 _RESTORE = "memoryos.memoryfs.v1.MemoryFS/Restore"

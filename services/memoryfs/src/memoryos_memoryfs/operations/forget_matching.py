@@ -20,7 +20,7 @@ from memoryos_memoryfs.domain.items import Cause, State
 from memoryos_memoryfs.errors import PreviewStale
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 _FORGET: Final = "memoryos.memoryfs.v1.MemoryFS/Forget"
 PREVIEW_LIFE: Final = timedelta(hours=1)

@@ -26,8 +26,8 @@ from memoryos_memoryfs.errors import AlreadyExists, ImportCorrupt, NotOwner
 from memoryos_memoryfs.operations.embed_texts import given_vectors
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import IdTaken, Revised, Vector, Work, Written
-from memoryos_memoryfs.transfer_ports import PastItem
+from memoryos_memoryfs.ports.storage import IdTaken, Revised, Vector, Work, Written
+from memoryos_memoryfs.ports.transfer import PastItem
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Import"
 

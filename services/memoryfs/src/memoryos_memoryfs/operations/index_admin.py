@@ -11,10 +11,10 @@ from typing import Any, Final
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.errors import MigrationPhaseForbids
-from memoryos_memoryfs.index_ports import Backend
 from memoryos_memoryfs.operations.migrate_index import Progress, Step, run_move, take_step
 from memoryos_memoryfs.operations.verify_index import Drift, verify_index
 from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.ports.index import Backend
 
 MIGRATE: Final = "memoryos.memoryfs.v1.MemoryFS/MigrateIndex"
 VERIFY: Final = "memoryos.memoryfs.v1.MemoryFS/VerifyIndex"

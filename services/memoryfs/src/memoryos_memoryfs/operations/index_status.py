@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memoryos_core.scope import Scope
 
-from memoryos_memoryfs.index_ports import Backend, Backends, Backlog, IndexParts
+from memoryos_memoryfs.ports.index import Backend, Backends, Backlog, IndexParts
 
 _WHOLE: str = "operator"
 """The role that sees what waits of all tenants; others see their tenant's."""

@@ -10,7 +10,7 @@ from typing import Final
 from memoryos_core.clock import Clock
 from memoryos_core.errors import MemoryOSError
 
-from memoryos_memoryfs.lifecycle_ports import LifecycleUpkeep, UpkeepRun
+from memoryos_memoryfs.ports.lifecycle import LifecycleUpkeep, UpkeepRun
 
 _CHUNKS_MAX: Final = 200
 """Transactions of one kind in one run of a tenant (100,000 items); the next run goes on."""

@@ -16,7 +16,7 @@ from memoryos_memoryfs.domain.answers import fitting
 from memoryos_memoryfs.domain.filters import Filter
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Look
+from memoryos_memoryfs.ports.storage import Look
 
 _METHOD: Final = "memoryos.memoryfs.v1.MemoryFS/List"
 PAGE_SIZE_DEFAULT: Final = 50

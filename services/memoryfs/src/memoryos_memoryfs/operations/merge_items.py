@@ -22,7 +22,7 @@ from memoryos_memoryfs.operations.embed_texts import embed_texts
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.operations.settle_entries import note_new, plan_of
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Work, Written
+from memoryos_memoryfs.ports.storage import Revised, Work, Written
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Merge"
 JOB_KIND: Final = "memory.merge"

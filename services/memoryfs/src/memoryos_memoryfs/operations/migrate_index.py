@@ -12,9 +12,9 @@ import numpy as np
 from memoryos_vectors.ports import DerivedIndex, IndexScope, VectorQuery
 
 from memoryos_memoryfs.errors import MigrationPhaseForbids
-from memoryos_memoryfs.index_ports import Backend, Backends, BackendState, IndexParts, Phase
 from memoryos_memoryfs.operations.copy_changes import NAMED_PAGE
 from memoryos_memoryfs.operations.verify_index import Drift, verify_index
+from memoryos_memoryfs.ports.index import Backend, Backends, BackendState, IndexParts, Phase
 
 RECALL_MIN: Final = 0.99
 """Share of the exact ten nearest that the new backend must find."""

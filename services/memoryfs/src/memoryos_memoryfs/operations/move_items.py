@@ -19,7 +19,7 @@ from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Work, Written
+from memoryos_memoryfs.ports.storage import Revised, Work, Written
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Move"
 MOVED_MAX: Final = 20_000

@@ -15,7 +15,7 @@ from memoryos_memoryfs.errors import EvidenceNotIndependent, ItemNotFound, ItemS
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.operations.settle_entries import life_of, revised_item
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 _PROMOTE: Final = "memoryos.memoryfs.v1.MemoryFS/Promote"
 _DISPUTE: Final = "memoryos.memoryfs.v1.MemoryFS/Dispute"

@@ -17,7 +17,7 @@ from memoryos_memoryfs.domain.items import Cause, State
 from memoryos_memoryfs.errors import ItemNotFound, NotOwner, ReceiptUnavailable, ResourceNotFound
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Purge"
 _ADMIN: Final = "tenant-admin"

@@ -23,7 +23,7 @@ from memoryos_memoryfs.errors import (
 )
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Vector, Work, Written
+from memoryos_memoryfs.ports.storage import Revised, Vector, Work, Written
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Revert"
 

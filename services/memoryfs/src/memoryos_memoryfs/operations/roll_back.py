@@ -18,12 +18,12 @@ from memoryos_memoryfs.domain.derivation import SourceChange
 from memoryos_memoryfs.domain.items import Cause, Item, State, Tier
 from memoryos_memoryfs.domain.points import Earlier, Mark, as_it_was, before_last, given_back, wider
 from memoryos_memoryfs.errors import PathNotAllowed, WideningForbidden
-from memoryos_memoryfs.history_ports import Snapshot
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.operations.revert_item import again
 from memoryos_memoryfs.operations.take_snapshot import found_snapshot
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Work
+from memoryos_memoryfs.ports.history import Snapshot
+from memoryos_memoryfs.ports.storage import Revised, Work
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Rollback"
 ITEMS_MAX: Final = 20_000

@@ -16,10 +16,10 @@ from memoryos_core.errors import InternalError
 from memoryos_postgres.jobs import JobRun
 
 from memoryos_memoryfs.domain.erasure import Expiry, Finding, Target, receipt
-from memoryos_memoryfs.erasure_ports import ErasureParts
 from memoryos_memoryfs.errors import ReceiptUnavailable
-from memoryos_memoryfs.index_ports import IndexParts
 from memoryos_memoryfs.operations.erase_copy import erase_from_copy, find_in_copy, sweep_copy
+from memoryos_memoryfs.ports.erasure import ErasureParts
+from memoryos_memoryfs.ports.index import IndexParts
 
 BATCH: Final = 2000
 _NAMED: Final = 5000

@@ -26,10 +26,10 @@ from memoryos_memoryfs.domain.settings import (
     merged,
 )
 from memoryos_memoryfs.errors import EtagMismatch
-from memoryos_memoryfs.namespace_ports import Stated
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.namespace import Stated
+from memoryos_memoryfs.ports.storage import Work
 
 SET: Final = "memoryos.memoryfs.v1.MemoryFS/SetPathSettings"
 _GET: Final = "memoryos.memoryfs.v1.MemoryFS/GetPathSettings"

@@ -13,9 +13,9 @@ from memoryos_memoryfs.domain.drafts import Moment
 from memoryos_memoryfs.domain.items import Cause, EventKey, Item, State
 from memoryos_memoryfs.domain.restatements import plain, signature
 from memoryos_memoryfs.domain.tokens import item_tokens
-from memoryos_memoryfs.lifecycle_ports import Met
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Revised, Work, Written
+from memoryos_memoryfs.ports.lifecycle import Met
+from memoryos_memoryfs.ports.storage import Revised, Work, Written
 
 ECHO: Final = timedelta(hours=1)
 """What Read gave out so recently may be what comes back: it is no evidence."""

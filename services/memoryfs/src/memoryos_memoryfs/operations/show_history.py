@@ -15,8 +15,8 @@ from memoryos_memoryfs.domain.answers import fitting
 from memoryos_memoryfs.domain.changes import Change
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.errors import ItemNotFound
-from memoryos_memoryfs.history_ports import Position
 from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.ports.history import Position
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/History"
 PAGE_SIZE_DEFAULT: Final = 50

@@ -8,8 +8,8 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 
 from memoryos_memoryfs.domain import access
-from memoryos_memoryfs.namespace_ports import Tally
 from memoryos_memoryfs.parts import Parts
+from memoryos_memoryfs.ports.namespace import Tally
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Stat"
 CHILDREN_MAX: Final = 500

@@ -15,9 +15,9 @@ from memoryos_core.times import from_micros, micros_of
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.errors import ResourceNotFound
-from memoryos_memoryfs.history_ports import Snapshot
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.history import Snapshot
+from memoryos_memoryfs.ports.storage import Work
 
 CREATE: Final = "memoryos.memoryfs.v1.MemoryFS/CreateSnapshot"
 _LIST: Final = "memoryos.memoryfs.v1.MemoryFS/ListSnapshots"

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from memoryos_vectors.ports import DerivedIndex, KeptEntry, VectorEntry
 
-from memoryos_memoryfs.index_ports import IndexParts
+from memoryos_memoryfs.ports.index import IndexParts
 
 _PAGE: Final = 500
 

@@ -15,7 +15,7 @@ from memoryos_core.scope import Scope
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.changes import Change
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.transfer_ports import FIRST, FeedPosition
+from memoryos_memoryfs.ports.transfer import FIRST, FeedPosition
 
 _METHOD: Final = "memoryos.memoryfs.v1.MemoryFS/Watch"
 PAGE_SIZE: Final = 100

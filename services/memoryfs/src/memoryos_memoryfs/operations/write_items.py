@@ -33,7 +33,7 @@ from memoryos_memoryfs.operations.settle_entries import (
 )
 from memoryos_memoryfs.operations.write_results import WriteResult, decode_results, encode_results
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import RequestAnswered, Revised, SettingsChanged, Vector, Work, Written
+from memoryos_memoryfs.ports.storage import RequestAnswered, Revised, SettingsChanged, Vector, Work, Written
 
 RPC = "memoryos.memoryfs.v1.MemoryFS/Write"
 TRIES_MAX: Final = 4

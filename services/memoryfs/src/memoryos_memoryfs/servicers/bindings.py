@@ -12,7 +12,6 @@ from memoryos_core.errors import InvalidField
 from memoryos_core.paths import MemoryPath
 from memoryos_grpc.caller import caller, scope
 
-from memoryos_memoryfs.binding_ports import NewBinding
 from memoryos_memoryfs.domain.bindings import TTL_DEFAULT, Binding, Target, TargetKind
 from memoryos_memoryfs.messages import stamp_of
 from memoryos_memoryfs.namespace_messages import span_of
@@ -25,6 +24,7 @@ from memoryos_memoryfs.operations.bind_paths import (
     targets_named,
     unbind_paths,
 )
+from memoryos_memoryfs.ports.bindings import NewBinding
 from memoryos_memoryfs.servicers.calls import WithParts, body_of
 
 _HARNESS: Final = "harness"

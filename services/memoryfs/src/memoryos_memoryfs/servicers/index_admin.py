@@ -10,11 +10,11 @@ from memoryos.memoryfs.v1 import admin_pb2 as pb
 from memoryos_core.errors import InvalidField
 from memoryos_grpc.caller import scope
 
-from memoryos_memoryfs.index_ports import Backend
 from memoryos_memoryfs.messages import stamp_of
 from memoryos_memoryfs.operations.index_admin import MigrateCommand, migrate_index, start_verify
 from memoryos_memoryfs.operations.index_status import IndexStatus, index_status
 from memoryos_memoryfs.operations.migrate_index import Step
+from memoryos_memoryfs.ports.index import Backend
 from memoryos_memoryfs.servicers.calls import WithParts, body_of
 
 _BACKENDS: Final = {

@@ -10,11 +10,11 @@ from memoryos_grpc.caller import scope
 
 from memoryos_memoryfs.domain.changes import actor_parts
 from memoryos_memoryfs.domain.differences import Difference
-from memoryos_memoryfs.history_ports import Snapshot
 from memoryos_memoryfs.messages import instant, item_message, stamp_of
 from memoryos_memoryfs.operations.diff_points import DiffQuery, diff_points
 from memoryos_memoryfs.operations.roll_back import RollbackCommand, roll_back
 from memoryos_memoryfs.operations.take_snapshot import SnapshotCommand, SnapshotsQuery, list_snapshots, take_snapshot
+from memoryos_memoryfs.ports.history import Snapshot
 from memoryos_memoryfs.servicers.calls import WithParts, body_of
 
 

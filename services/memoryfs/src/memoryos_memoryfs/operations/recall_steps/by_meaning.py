@@ -22,7 +22,7 @@ from memoryos_memoryfs.operations.recall_steps.query import ReadQuery, Trace
 from memoryos_memoryfs.operations.recall_steps.serve import Served, serve
 from memoryos_memoryfs.operations.rerank_hits import rerank_hits
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Vector, Within, Work
+from memoryos_memoryfs.ports.storage import Vector, Within, Work
 
 _POOL_FACTOR: Final = 4
 _POOL_MIN: Final = 50

@@ -12,7 +12,7 @@ from memoryos_memoryfs.domain.hits import Exactness
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.domain.word_scan import word_shares
-from memoryos_memoryfs.ports import Look, Vector, Within, Work
+from memoryos_memoryfs.ports.storage import Look, Vector, Within, Work
 
 SUPERSEDED_MAX: Final = 500
 SUPERSEDED_BYTES_MAX: Final = 500_000

@@ -21,7 +21,7 @@ from memoryos_memoryfs.operations.recall_steps.order import ordered
 from memoryos_memoryfs.operations.recall_steps.query import ReadQuery, Trace
 from memoryos_memoryfs.operations.recall_steps.serve import served
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 SCANNED_MAX: Final = 1_000
 SCANNED_BYTES_MAX: Final = 1_000_000

@@ -8,7 +8,7 @@ from datetime import datetime
 from memoryos_memoryfs.domain.hits import Hit
 from memoryos_memoryfs.domain.ranking import boosted, diversified, likeness_of
 from memoryos_memoryfs.operations.recall_steps.query import ReadQuery
-from memoryos_memoryfs.ports import Work
+from memoryos_memoryfs.ports.storage import Work
 
 
 async def ordered(work: Work, query: ReadQuery, hits: Sequence[Hit], now: datetime, *, count: int) -> list[Hit]:

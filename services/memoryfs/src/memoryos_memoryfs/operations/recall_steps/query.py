@@ -13,7 +13,7 @@ from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.hits import Hit
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.domain.ranking import Boosts
-from memoryos_memoryfs.ports import Look
+from memoryos_memoryfs.ports.storage import Look
 
 TOP_K_DEFAULT: Final = 10
 _INVISIBLE: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))

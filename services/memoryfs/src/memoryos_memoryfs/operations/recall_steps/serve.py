@@ -15,7 +15,7 @@ from memoryos_memoryfs.domain.fusion import Fused
 from memoryos_memoryfs.domain.hits import Hit
 from memoryos_memoryfs.domain.items import Item, State, Tier
 from memoryos_memoryfs.domain.verdicts import Verdict
-from memoryos_memoryfs.ports import Look, Work
+from memoryos_memoryfs.ports.storage import Look, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,17 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from numpy.typing import NDArray
 
-from memoryos_memoryfs.binding_ports import Bindings
 from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.domain.settings import Holding
-from memoryos_memoryfs.history_ports import Derivations, History, Snapshots
-from memoryos_memoryfs.index_ports import BackendState
-from memoryos_memoryfs.lifecycle_ports import Claims, OwnItems
-from memoryos_memoryfs.namespace_ports import Places, Settings
-from memoryos_memoryfs.read_ports import Scans
-from memoryos_memoryfs.transfer_ports import PastRows
+from memoryos_memoryfs.ports.bindings import Bindings
+from memoryos_memoryfs.ports.history import Derivations, History, Snapshots
+from memoryos_memoryfs.ports.index import BackendState
+from memoryos_memoryfs.ports.lifecycle import Claims, OwnItems
+from memoryos_memoryfs.ports.namespace import Places, Settings
+from memoryos_memoryfs.ports.reads import Scans
+from memoryos_memoryfs.ports.transfer import PastRows
 
 Vector = NDArray[np.float32]
 """A unit row that fp16 holds exactly."""

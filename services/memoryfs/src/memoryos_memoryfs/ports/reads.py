@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from memoryos_memoryfs.domain.items import Item
 
 if TYPE_CHECKING:
-    from memoryos_memoryfs.ports import Look
+    from memoryos_memoryfs.ports.storage import Look
 
 
 @dataclass(frozen=True, slots=True)
