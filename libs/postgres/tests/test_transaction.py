@@ -45,6 +45,15 @@ async def test_statements_deferred_come_last_and_in_order(db):
         assert await tx.fetch_value("SELECT response FROM core.idempotency") == b"12"
 
 
+@pytest.mark.parametrize("binary", [False, True])
+async def test_bytes_arrive_as_they_are_alone_and_in_a_list(db, binary):
+    values = [bytes(range(256)), b"\\'\\\\''\0", b""]
+    async with db.tenant("acme") as tx:
+        for _ in range(2):  # prepared, and prepared before
+            row = await tx.fetch_one("SELECT %s::bytea AS one, %s::bytea[] AS all", (values[0], values), binary=binary)
+            assert row == {"one": values[0], "all": values}
+
+
 async def test_deferred_statements_alone_are_a_transaction(db):
     async with db.tenant("acme") as tx:
         tx.defer(INSERT, key(1))

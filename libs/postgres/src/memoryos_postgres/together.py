@@ -37,12 +37,10 @@ _Key = tuple[bytes, tuple[int, ...]]
 
 
 class _Prepared:
-    """What one connection has prepared, and the dumpers that its parameters need: made once, not for each statement."""
+    """What one connection has prepared."""
 
-    def __init__(self, connection: AsyncConnection[Any]) -> None:
+    def __init__(self) -> None:
         self.names: dict[_Key, bytes] = {}
-        # Of the adapters alone: what holds the connection would keep it alive as the key of its own entry.
-        self.dumping: Dumping = Transformer(connection.adapters)
         self._count = 0
 
     def add(self, key: _Key) -> bytes:
@@ -104,14 +102,16 @@ async def run_together(connection: AsyncConnection[Any], statements: Sequence[St
         raise OperationalError("the connection is closed")
     known = _prepared.get(connection)
     if known is None:
-        known = _prepared[connection] = _Prepared(connection)
+        known = _prepared[connection] = _Prepared()
+    # Of the connection: without one libpq escapes bytes for servers of long ago. One for all that go together.
+    dumping: Dumping = Transformer(connection)
     fresh: list[_Key] = []
     wanted: list[int] = []
     """Places of the statements' results among all; the others are of Prepare."""
     pgconn.enter_pipeline_mode()
     try:
         for statement in statements:
-            fresh += _send(connection, statement, known)
+            fresh += _send(connection.pgconn, statement, known, dumping)
             wanted.append(len(wanted) + len(fresh))
         pgconn.pipeline_sync()
         results = await connection.wait(_exchange(pgconn))
@@ -148,11 +148,10 @@ def rows_of(connection: AsyncConnection[Any], result: PGresult) -> list[dict[str
     return transformer.load_rows(0, count, lambda values: dict(zip(names, values, strict=True)))
 
 
-def _send(connection: AsyncConnection[Any], statement: Statement, known: _Prepared) -> list[_Key]:
+def _send(pgconn: PGconn, statement: Statement, known: _Prepared, dumping: Dumping) -> list[_Key]:
     """Send one statement, prepared before if it is new; give it then."""
-    pgconn = connection.pgconn
     shape = _shape(statement.query) if statement.params is not None else _Shape(statement.query.encode(), (), [])
-    values, types, formats = _dumped(known.dumping, shape, statement.params)
+    values, types, formats = _dumped(dumping, shape, statement.params)
     rows = Format.BINARY if statement.binary else Format.TEXT
     key = (shape.text, types)
     name = known.names.get(key)
