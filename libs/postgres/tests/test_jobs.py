@@ -308,6 +308,13 @@ async def test_cancel_ends_what_waits_at_once_and_tells_what_runs(jobs):
     assert (await jobs.cancel(scope_of(), job_id)).state is JobState.CANCELLED
 
 
+async def test_what_is_never_stopped_is_not_stopped_while_it_waits_either(db, key_ring):
+    jobs = Jobs(db, "memoryfs", key_ring, UlidSource(), unstoppable=frozenset({"test"}))
+    job_id = await start(jobs)
+    job = await jobs.cancel(scope_of(), job_id)
+    assert (job.state.ended, job.cancel_requested) == (False, True)
+
+
 async def test_the_end_of_a_process_gives_its_jobs_back_at_once(jobs):
     holding = asyncio.Event()
 
