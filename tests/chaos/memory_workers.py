@@ -155,6 +155,9 @@ class Worker:
             return
         method, request, answer = self.last
         repeated = await self.call(method, request)
+        if method == "Merge":  # the item as it is by now; it may have got its vector meanwhile
+            assert repeated.item.id == answer.item.id
+            return
         for one in (repeated, answer):
             one.ClearField("snapshot") if method == "CreateSnapshot" else None
         assert repeated == answer, (method, repeated, answer)
