@@ -9,7 +9,7 @@ import json
 import grpc
 import pytest
 from memoryos.jobs.v1 import jobs_pb2, jobs_pb2_grpc
-from memoryos.memoryfs.v1 import admin_pb2, lifecycle_pb2, memoryfs_pb2, namespace_pb2
+from memoryos.memoryfs.v1 import admin_pb2, lifecycle_pb2, memoryfs_pb2, namespace_pb2, snapshots_pb2
 from memoryos_audit.seal_key import RECEIPT_DOMAIN, PublicSealKeys, public_file
 from memoryos_grpc import remote_error
 from memoryos_memoryfs.domain.erasure import PURGE
@@ -326,3 +326,23 @@ async def test_what_the_search_finds_keeps_the_receipt_back(service):
     await service.rows("DELETE FROM memoryfs.later")
     assert (await ended(service, alice, job.id)).state == jobs_pb2.JOB_STATE_SUCCEEDED
     assert (await receipt(service, alice, job.id))["places"]
+
+
+async def test_what_a_purge_has_named_is_brought_back_by_nothing(service):
+    """From the answer of Purge on: by Restore, by Rollback, not even by an administrator."""
+    alice, admin = person(service, "alice"), person(service, "root", roles=USER | ADMIN)
+    written = await alice.write("to be erased")
+    points = []
+    for caller in (alice, admin):
+        request = snapshots_pb2.CreateSnapshotRequest(path=alice.path, request_id="s-1")
+        points.append((caller, (await caller.call("CreateSnapshot", request)).snapshot.id))
+    job = await purge(alice, request="p-1", ids=[written], path=alice.path)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await alice.restore(written)
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+    for caller, point in points:
+        back = snapshots_pb2.RollbackRequest(path=alice.path, snapshot_id=point, request_id="r-1")
+        assert (await caller.call("Rollback", back)).restored_count == 0
+        assert await alice.list_ids() == []
+    assert (await ended(service, alice, job.id)).state == jobs_pb2.JOB_STATE_SUCCEEDED
+    assert await service.rows("SELECT * FROM memoryfs.frozen_items") == []

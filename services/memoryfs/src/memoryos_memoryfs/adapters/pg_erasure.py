@@ -42,6 +42,10 @@ class PgFreezer:
         params = {"tenant": self._session.tenant, "job_id": job_id, "user": user}
         await self._session.tx.execute(QUERIES["freeze"], params)
 
+    async def freeze_items(self, ids: Sequence[str]) -> None:
+        """See `Freezer.freeze_items`."""
+        await self._session.tx.execute(QUERIES["freeze_items"], {"tenant": self._session.tenant, "ids": list(ids)})
+
 
 class PgErasure:
     """What a purge does to the tables of MemoryFS and to the shared ones."""

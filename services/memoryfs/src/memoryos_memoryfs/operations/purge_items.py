@@ -67,6 +67,8 @@ async def purge_items(parts: Parts, scope: Scope, command: PurgeCommand) -> str:
         job_id = await work.jobs.start(PURGE, target.encode(), subject=_SEALED_FOR)
         if target.user:
             await work.erasing.freeze(job_id, target.user)
+        if target.ids:
+            await work.erasing.freeze_items(target.ids)
         await work.journal.audit(_RPC, path, [job_id, *command.ids])
         await work.journal.keep(_RPC, command.request_id, job_id.encode(), subject=_SEALED_FOR)
         return job_id

@@ -244,10 +244,13 @@ class JobStarter(Protocol):
 
 
 class Freezer(Protocol):
-    """Takes a person out of every read path with the commit."""
+    """Takes a person, or items, out of every path with the commit."""
 
     async def freeze(self, job_id: str, user: str) -> None:
         """Hide everything of and about `user` until the purge job has ended."""
+
+    async def freeze_items(self, ids: Sequence[str]) -> None:
+        """Hide the items for good: until the purge job has removed them, nothing brings them back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

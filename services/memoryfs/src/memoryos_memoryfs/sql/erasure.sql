@@ -2,6 +2,11 @@
 SELECT id FROM memoryfs.principals
 WHERE tenant = %(tenant)s AND (name = %(typed)s OR starts_with(name, %(agents)s));
 
+-- name: freeze_items
+INSERT INTO memoryfs.frozen_items (tenant, item_id)
+SELECT %(tenant)s, id FROM unnest(%(ids)s::text[]) AS named (id) ORDER BY id
+ON CONFLICT (tenant, item_id) DO NOTHING;
+
 -- name: freeze
 INSERT INTO memoryfs.erasures (tenant, job_id, user_name) VALUES (%(tenant)s, %(job_id)s, %(user)s)
 ON CONFLICT (tenant, job_id) DO NOTHING;

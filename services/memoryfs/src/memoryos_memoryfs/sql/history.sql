@@ -57,6 +57,8 @@ SELECT DISTINCT t.id FROM (
         AND NOT pg_visible_in_snapshot(c.xid, %(point)s::pg_snapshot)
 ) AS t
 WHERE t.path_id = ANY (%(path_ids)s::int4[]) AND t.id > %(after)s
+    -- Row-level security hides these from a reader; whoever reaches the whole tenant must pass them over, too.
+    AND NOT EXISTS (SELECT FROM memoryfs.frozen_items f WHERE f.tenant = %(tenant)s AND f.item_id = t.id)
 ORDER BY t.id
 LIMIT %(limit)s;
 
