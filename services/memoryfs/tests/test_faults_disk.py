@@ -40,6 +40,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.chaos
 async def test_a_full_disk_refuses_writes_keeps_what_was_acknowledged_and_ends_with_room(
     small_disk, keys, tmp_path, as_type
 ):

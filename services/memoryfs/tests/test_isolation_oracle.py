@@ -14,7 +14,7 @@ import pytest
 from .isolation_probes import PROBES, SLOW_PROBES, Probe
 from .isolation_world import PEOPLE, PLACES, World, make_world
 
-WORLD_SIZE = 140
+WORLD_SIZE = 90
 AT_ONCE = 8
 
 
