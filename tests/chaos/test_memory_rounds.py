@@ -48,15 +48,16 @@ class Mover:
         self.moves = 0
 
     async def run(self) -> None:
+        to = QDRANT
         while True:
-            for to in (QDRANT, PGVECTOR):
-                if not await self._job((await self._step(START, to)).job.id):
-                    await self._step(ROLL_BACK, to)  # killed too often without coming further: given up, visibly
-                    break
-                for step in (CUT_OVER, ROLL_BACK, CUT_OVER, FINISH):
-                    await self._running.wait()
-                    await self._step(step, to)
-                self.moves += 1
+            if not await self._job((await self._step(START, to)).job.id):
+                await self._step(ROLL_BACK, to)  # killed too often without coming further: given up, visibly
+                continue
+            for step in (CUT_OVER, ROLL_BACK, CUT_OVER, FINISH):
+                await self._running.wait()
+                await self._step(step, to)
+            self.moves += 1
+            to = PGVECTOR if to == QDRANT else QDRANT
 
     async def _step(self, step: int, to: int) -> admin_pb2.MigrateIndexResponse:
         request = admin_pb2.MigrateIndexRequest(to=to, step=step, request_id=f"{self.moves}-{step}-{random.random()}")

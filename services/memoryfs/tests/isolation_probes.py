@@ -63,6 +63,7 @@ class Probe:
 
     async def answer(self, method: str, request, *, allowed: set[str], asked: tuple[str, ...] = ()):
         """Give the answer, or None when it was refused; neither says more than it may."""
+        self.world.asked += 1
         try:
             answer = await self.caller.call(method, request)
         except grpc.aio.AioRpcError as error:
@@ -163,6 +164,7 @@ async def told(probe: Probe) -> None:
 
 async def exported(probe: Probe) -> None:
     found = b""
+    probe.world.asked += 1
     async for part in probe.caller.stream("Export", transfer_pb2.ExportRequest(path=probe.path, with_history=True)):
         found += part.data
     lines = [json.loads(line) for line in found.split(b"\n")[:-1]]
@@ -172,6 +174,7 @@ async def exported(probe: Probe) -> None:
 
 async def followed(probe: Probe) -> None:
     """The feed from its start: everything that may be seen now comes with its words, and nothing else does."""
+    probe.world.asked += 1
     stream = probe.caller.stream("Watch", transfer_pb2.WatchRequest(path=probe.path, from_start=True))
     given: set[str] = set()
     try:

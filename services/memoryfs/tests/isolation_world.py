@@ -89,6 +89,8 @@ class World:
     service: Service
     items: dict[str, Known] = field(default_factory=dict)
     callers: dict[Person, As] = field(default_factory=dict)
+    asked: int = 0
+    """RPCs whose whole answer or error was compared with the model."""
 
     def caller(self, person: Person) -> As:
         if person not in self.callers:
