@@ -25,7 +25,7 @@ from .sessions import shared_of
 
 pytestmark = pytest.mark.integration
 ROOTS = tuple(MemoryPath.parse(f"/tenants/acme/memory/{kind}") for kind in ("episodic", "semantic"))
-QUIET = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+QUIET = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def world(service) -> int:
 
 @pytest.mark.timeout(300)
 async def test_sql_says_what_the_meaning_says(world, database, keys):
-    """Some 3,000 filters on 120 items, in the order of lists."""
+    """Some 1,600 filters on 120 items, in the order of lists."""
     scope, loop = scope_of(user="alice"), asyncio.get_running_loop()
     async with Database(database.section, roles.MEMORYFS) as opened, opened.scoped(scope) as tx:
         session = Session(shared=shared_of(opened, keys), tx=tx, scope=scope)
@@ -79,7 +79,7 @@ async def test_list_and_read_give_the_same_set(world, service):
             await alice.read_ids("word", path=path, filter=message, top_k=200),
         )
 
-    @settings(QUIET, max_examples=120)
+    @settings(QUIET, max_examples=60)
     @given(filters())
     def check(message: filter_pb2.Filter) -> None:
         listed, newest, recalled = asyncio.run_coroutine_threadsafe(both(message), loop).result(30)
