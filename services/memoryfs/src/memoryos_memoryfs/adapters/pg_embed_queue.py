@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database, queries
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.adapters.pg_index import IndexRows
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.config import MemoryFSSection
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
-from memoryos_memoryfs.ports.storage import DueEmbed, Vector, Written
+from memoryos_memoryfs.ports.storage import DueEmbed, Written
 
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 _CLEARANCE_MAX = 9

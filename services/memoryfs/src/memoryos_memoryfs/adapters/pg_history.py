@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import numpy as np
 from memoryos_core.paths import MemoryPath
 from memoryos_postgres import queries
 from memoryos_postgres.transaction import Row
 from memoryos_vectors.halfvec import read_halfvec
-from numpy.typing import NDArray
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.session import Session
@@ -73,7 +72,7 @@ class PgHistory:
             for item in await self._items.opened(rows)
         }
 
-    async def vectors(self, named: Mapping[str, int]) -> dict[str, NDArray[np.float32]]:
+    async def vectors(self, named: Mapping[str, int]) -> dict[str, Vector]:
         """See `History.vectors`."""
         rows = await self._named("vectors_of_revisions", named)
         return {row["item_id"]: read_halfvec(row["vec"]) for row in rows}

@@ -9,14 +9,14 @@ from typing import Any, Final
 from memoryos_postgres import copy_binary, queries
 from memoryos_vectors.halfvec import HalfVec, read_halfvec
 from memoryos_vectors.ports import Tier as VectorTier
-from memoryos_vectors.ports import VectorEntry
+from memoryos_vectors.ports import Vector, VectorEntry
 
 from memoryos_memoryfs.adapters.array_params import INT2_OID, INT8_OID, array_fields, integers_literal
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.items import EmbedState, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, session_hash
 from memoryos_memoryfs.domain.tokens import item_tokens
-from memoryos_memoryfs.ports.storage import Vector, Written
+from memoryos_memoryfs.ports.storage import Written
 
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 _TIERS = queries.load("memoryos_memoryfs", "sql/upkeep.sql")

@@ -11,13 +11,13 @@ from memoryos_core.scope import Scope
 from memoryos_postgres import Database, queries
 from memoryos_postgres.transaction import Row
 from memoryos_vectors.halfvec import HalfVec, read_halfvec
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.adapters.array_params import array_params
 from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.places import place_of
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.items import Cause, Item
-from memoryos_memoryfs.ports.storage import Vector
 from memoryos_memoryfs.ports.transfer import PastItem, Point
 
 _PAST = queries.load("memoryos_memoryfs", "sql/past.sql")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 from memoryos_postgres import queries
-from memoryos_vectors.ports import Exactness, IndexScope, VectorQuery
+from memoryos_vectors.ports import Exactness, IndexScope, Vector, VectorQuery
 
 from memoryos_memoryfs.adapters.dense_arm import search_dense
 from memoryos_memoryfs.adapters.matching_ids import matching_ids
@@ -18,7 +18,7 @@ from memoryos_memoryfs.adapters.word_counts import read_counts, statement_for
 from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.domain.query_words import QueryWords
-from memoryos_memoryfs.ports.storage import DenseAnswer, LexicalAnswer, Look, Vector, Within
+from memoryos_memoryfs.ports.storage import DenseAnswer, LexicalAnswer, Look, Within
 
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 _NEIGHBOURS = queries.load("memoryos_memoryfs", "sql/neighbours.sql")["neighbours"]

@@ -7,12 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-import numpy as np
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database, queries
 from memoryos_postgres.transaction import Row, Tx
 from memoryos_vectors.halfvec import read_halfvec
-from numpy.typing import NDArray
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.adapters.matching_ids import filter_sql
 from memoryos_memoryfs.adapters.pg_items import PgItems
@@ -32,7 +31,7 @@ class PgScans:
         self._session = session
         self._items = items
 
-    async def vectors(self, ids: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+    async def vectors(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         """See `Scans.vectors`."""
         params = {"tenant": self._session.tenant, "model_id": self._session.shared.model_id, "ids": list(ids)}
         rows = await self._session.tx.fetch_all(_QUERIES["vectors_anywhere"], params, binary=True)

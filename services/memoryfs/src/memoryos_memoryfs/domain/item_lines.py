@@ -16,14 +16,13 @@ import numpy as np
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 from memoryos_core.paths import MemoryPath, PathInvalid
-from numpy.typing import NDArray
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain.items import EmbedState, EventKey, Flag, Item, Origin, Payload, Source, State, Tier, Trust
 
 FORMAT: Final = 1
 LINE_BYTES_MAX: Final = 1_000_000
 """An item with its longest text, escaped, and its vector is far below."""
-Vector = NDArray[np.float32]
 
 
 class LineInvalid(ValueError):

@@ -10,12 +10,12 @@ from memoryos_core.errors import MemoryOSError
 from memoryos_models.errors import EmbedderBusy, ModelUnavailable, VectorUnusable
 from memoryos_models.ports import Embedder
 from memoryos_models.unit import unit_rows
+from memoryos_vectors.ports import Vector
 from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.drafts import Draft
 from memoryos_memoryfs.errors import EmbeddingMismatch
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports.storage import Vector
 
 _MARGIN_S = 0.25
 """Left of a call's deadline for the transaction that follows."""

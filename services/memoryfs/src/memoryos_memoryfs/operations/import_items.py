@@ -15,6 +15,7 @@ from memoryos_core.errors import NotAllowed
 from memoryos_core.ids import is_id
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import etag_of
@@ -26,7 +27,7 @@ from memoryos_memoryfs.errors import AlreadyExists, ImportCorrupt, NotOwner
 from memoryos_memoryfs.operations.embed_texts import given_vectors
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports.storage import IdTaken, Revised, Vector, Work, Written
+from memoryos_memoryfs.ports.storage import IdTaken, Revised, Work, Written
 from memoryos_memoryfs.ports.transfer import PastItem
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Import"

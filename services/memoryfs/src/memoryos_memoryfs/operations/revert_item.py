@@ -8,6 +8,7 @@ from typing import Final
 
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain import access, gate
 from memoryos_memoryfs.domain.items import Cause, EmbedState, Flag, Item, State, Trust
@@ -23,7 +24,7 @@ from memoryos_memoryfs.errors import (
 )
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports.storage import Revised, Vector, Work, Written
+from memoryos_memoryfs.ports.storage import Revised, Work, Written
 
 RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Revert"
 

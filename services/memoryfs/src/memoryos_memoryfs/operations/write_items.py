@@ -11,6 +11,7 @@ from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InvalidField, MemoryOSError
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import Draft, Moment, asked_end, changed_item, new_item
@@ -33,7 +34,7 @@ from memoryos_memoryfs.operations.settle_entries import (
 )
 from memoryos_memoryfs.operations.write_results import WriteResult, decode_results, encode_results
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports.storage import RequestAnswered, Revised, SettingsChanged, Vector, Work, Written
+from memoryos_memoryfs.ports.storage import RequestAnswered, Revised, SettingsChanged, Work, Written
 
 RPC = "memoryos.memoryfs.v1.MemoryFS/Write"
 TRIES_MAX: Final = 4

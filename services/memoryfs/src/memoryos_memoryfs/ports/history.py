@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-import numpy as np
 from memoryos_core.paths import MemoryPath
-from numpy.typing import NDArray
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain.changes import Change
 from memoryos_memoryfs.domain.derivation import SourceChange
@@ -48,7 +47,7 @@ class History(Protocol):
     async def revisions(self, named: Mapping[str, int]) -> dict[str, Former]:
         """Give one replaced revision of each item, as it was when it was replaced."""
 
-    async def vectors(self, named: Mapping[str, int]) -> dict[str, NDArray[np.float32]]:
+    async def vectors(self, named: Mapping[str, int]) -> dict[str, Vector]:
         """Give the kept vectors of replaced revisions."""
 
     async def touched(self, path: MemoryPath, point: str, *, after: str = "", limit: int) -> list[str]:

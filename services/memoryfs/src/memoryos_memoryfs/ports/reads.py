@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 from memoryos_core.scope import Scope
-from numpy.typing import NDArray
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain.items import Item
 
@@ -29,7 +28,7 @@ class KnownThen:
 class Scans(Protocol):
     """Vectors, use and earlier revisions of items, in the transaction of one caller."""
 
-    async def vectors(self, ids: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+    async def vectors(self, ids: Sequence[str]) -> Mapping[str, Vector]:
         """Give the vectors of items that have one of this model, also where no search finds them."""
 
     async def uses(self, ids: Sequence[str]) -> Mapping[str, int]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-import numpy as np
 from memoryos_core.errors import DependencyUnavailable
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
-from numpy.typing import NDArray
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain.filters import NO_FILTER, Filter
 from memoryos_memoryfs.domain.items import Cause, Item, State
@@ -29,9 +28,6 @@ from memoryos_memoryfs.ports.lifecycle import Claims, OwnItems
 from memoryos_memoryfs.ports.namespace import Places, Settings
 from memoryos_memoryfs.ports.reads import Scans
 from memoryos_memoryfs.ports.transfer import PastRows
-
-Vector = NDArray[np.float32]
-"""A unit row that fp16 holds exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

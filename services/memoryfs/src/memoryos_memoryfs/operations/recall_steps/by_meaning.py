@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from memoryos_core.scope import Scope
 from memoryos_models.unit import unit_rows
+from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain.fusion import Fused, conversation_vector
 from memoryos_memoryfs.domain.hits import Degradation, Recalled
@@ -22,7 +23,7 @@ from memoryos_memoryfs.operations.recall_steps.query import ReadQuery, Trace
 from memoryos_memoryfs.operations.recall_steps.serve import Served, serve
 from memoryos_memoryfs.operations.rerank_hits import rerank_hits
 from memoryos_memoryfs.parts import Parts
-from memoryos_memoryfs.ports.storage import Vector, Within, Work
+from memoryos_memoryfs.ports.storage import Within, Work
 
 _POOL_FACTOR: Final = 4
 _POOL_MIN: Final = 50

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from memoryos_vectors.ports import Vector
+
 from memoryos_memoryfs.domain.fusion import Fused, fuse
 from memoryos_memoryfs.domain.hits import Exactness
 from memoryos_memoryfs.domain.items import Item, State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.domain.word_scan import word_shares
-from memoryos_memoryfs.ports.storage import Look, Vector, Within, Work
+from memoryos_memoryfs.ports.storage import Look, Within, Work
 
 SUPERSEDED_MAX: Final = 500
 SUPERSEDED_BYTES_MAX: Final = 500_000
