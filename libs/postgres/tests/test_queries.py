@@ -1,5 +1,5 @@
 import pytest
-from memoryos_postgres.queries import QueriesInvalid, parse
+from memoryos_postgres.queries import QueriesInvalid, parse, with_parts
 
 
 def test_statements_by_name():
@@ -13,3 +13,12 @@ def test_statements_by_name():
 def test_malformed_files(text):
     with pytest.raises(QueriesInvalid):
         parse(text)
+
+
+def test_parts_are_put_in_and_other_marks_are_left():
+    parts = parse("-- name: columns\na, b\n-- name: rows\nSELECT /*columns*/ FROM t")
+    statements = {"one": "SELECT count(*) FROM (/*rows*/) AS r WHERE /*filter*/", "two": "SELECT /*columns*/ FROM u"}
+    assert dict(with_parts(statements, parts)) == {
+        "one": "SELECT count(*) FROM (SELECT a, b FROM t) AS r WHERE /*filter*/",
+        "two": "SELECT a, b FROM u",
+    }

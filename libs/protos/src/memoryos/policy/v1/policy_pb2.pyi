@@ -78,6 +78,58 @@ PURPOSE_LIST: Purpose.ValueType  # 2
 """Skills are listed: would a call be thinkable at all? Arguments are absent."""
 Global___Purpose: _TypeAlias = Purpose  # noqa: Y015
 
+class _Egress:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EgressEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Egress.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EGRESS_UNSPECIFIED: _Egress.ValueType  # 0
+    """Nothing leaves, or the skill does not say: policy takes it for EXTERNAL where the skill writes."""
+    EGRESS_NONE: _Egress.ValueType  # 1
+    """Nothing leaves the system that is called."""
+    EGRESS_INTERNAL: _Egress.ValueType  # 2
+    """Readers within the organisation."""
+    EGRESS_EXTERNAL: _Egress.ValueType  # 3
+    """Readers anywhere."""
+
+class Egress(_Egress, metaclass=_EgressEnumTypeWrapper):
+    """Where what a call sends can go."""
+
+EGRESS_UNSPECIFIED: Egress.ValueType  # 0
+"""Nothing leaves, or the skill does not say: policy takes it for EXTERNAL where the skill writes."""
+EGRESS_NONE: Egress.ValueType  # 1
+"""Nothing leaves the system that is called."""
+EGRESS_INTERNAL: Egress.ValueType  # 2
+"""Readers within the organisation."""
+EGRESS_EXTERNAL: Egress.ValueType  # 3
+"""Readers anywhere."""
+Global___Egress: _TypeAlias = Egress  # noqa: Y015
+
+class _UpstreamIdentity:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UpstreamIdentityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpstreamIdentity.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    UPSTREAM_IDENTITY_UNSPECIFIED: _UpstreamIdentity.ValueType  # 0
+    """The upstream takes no identity."""
+    UPSTREAM_IDENTITY_USER: _UpstreamIdentity.ValueType  # 1
+    """The user on whose behalf the call is made."""
+    UPSTREAM_IDENTITY_SERVICE: _UpstreamIdentity.ValueType  # 2
+    """One account for all users: policy must have let the skill use it."""
+
+class UpstreamIdentity(_UpstreamIdentity, metaclass=_UpstreamIdentityEnumTypeWrapper):
+    """In whose name the upstream is called."""
+
+UPSTREAM_IDENTITY_UNSPECIFIED: UpstreamIdentity.ValueType  # 0
+"""The upstream takes no identity."""
+UPSTREAM_IDENTITY_USER: UpstreamIdentity.ValueType  # 1
+"""The user on whose behalf the call is made."""
+UPSTREAM_IDENTITY_SERVICE: UpstreamIdentity.ValueType  # 2
+"""One account for all users: policy must have let the skill use it."""
+Global___UpstreamIdentity: _TypeAlias = UpstreamIdentity  # noqa: Y015
+
 class _Effect:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -106,6 +158,30 @@ EFFECT_MANUAL_REVIEW: Effect.ValueType  # 3
 """Only after a person has approved this very call."""
 Global___Effect: _TypeAlias = Effect  # noqa: Y015
 
+class _DecisionView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DecisionViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DecisionView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DECISION_VIEW_UNSPECIFIED: _DecisionView.ValueType  # 0
+    """As DECISION_VIEW_BASIC."""
+    DECISION_VIEW_BASIC: _DecisionView.ValueType  # 1
+    """Everything but its input."""
+    DECISION_VIEW_INPUT: _DecisionView.ValueType  # 2
+    """Its masked input, too. Auditors only, and audited as a read of content."""
+
+class DecisionView(_DecisionView, metaclass=_DecisionViewEnumTypeWrapper):
+    """How much of a decision is given."""
+
+DECISION_VIEW_UNSPECIFIED: DecisionView.ValueType  # 0
+"""As DECISION_VIEW_BASIC."""
+DECISION_VIEW_BASIC: DecisionView.ValueType  # 1
+"""Everything but its input."""
+DECISION_VIEW_INPUT: DecisionView.ValueType  # 2
+"""Its masked input, too. Auditors only, and audited as a read of content."""
+Global___DecisionView: _TypeAlias = DecisionView  # noqa: Y015
+
 @_typing.final
 class Action(_message.Message):
     """The action to decide: one skill at one version."""
@@ -118,6 +194,13 @@ class Action(_message.Message):
     PERMISSIONS_FIELD_NUMBER: _builtins.int
     EFFECT_CLASS_FIELD_NUMBER: _builtins.int
     RISK_FIELD_NUMBER: _builtins.int
+    OPENED_FIELD_NUMBER: _builtins.int
+    EGRESS_FIELD_NUMBER: _builtins.int
+    DESTRUCTIVE_FIELD_NUMBER: _builtins.int
+    RETURNS_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    RECIPIENTS_FIELD_NUMBER: _builtins.int
+    SENSITIVE_ARGUMENTS_FIELD_NUMBER: _builtins.int
     skill: _builtins.str
     """Name of the skill."""
     version: _builtins.str
@@ -128,9 +211,29 @@ class Action(_message.Message):
     """What it does to the world."""
     risk: _builtins.str
     """Risk that it declares: low, medium, high or critical."""
+    opened: _builtins.bool
+    """A person has opened it for writing; without, only its reads are thinkable."""
+    egress: Global___Egress.ValueType
+    """Where what it sends can go."""
+    destructive: _builtins.bool
+    """It removes or overwrites what cannot be brought back."""
+    identity: Global___UpstreamIdentity.ValueType
+    """In whose name the upstream is called."""
     @_builtins.property
     def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Permissions that it declares."""
+
+    @_builtins.property
+    def returns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its results hold: "untrusted", "personal"."""
+
+    @_builtins.property
+    def recipients(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """JSON pointers to arguments that say who receives what is sent; "*" is every element of a list."""
+
+    @_builtins.property
+    def sensitive_arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """JSON pointers to arguments that nobody is shown but the upstream; "*" is every element of a list."""
 
     def __init__(
         self,
@@ -141,10 +244,17 @@ class Action(_message.Message):
         permissions: _abc.Iterable[_builtins.str] | None = ...,
         effect_class: Global___EffectClass.ValueType = ...,
         risk: _builtins.str = ...,
+        opened: _builtins.bool = ...,
+        egress: Global___Egress.ValueType = ...,
+        destructive: _builtins.bool = ...,
+        returns: _abc.Iterable[_builtins.str] | None = ...,
+        identity: Global___UpstreamIdentity.ValueType = ...,
+        recipients: _abc.Iterable[_builtins.str] | None = ...,
+        sensitive_arguments: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_digest", b"definition_digest", "effect_class", b"effect_class", "permissions", b"permissions", "risk", b"risk", "skill", b"skill", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_digest", b"definition_digest", "destructive", b"destructive", "effect_class", b"effect_class", "egress", b"egress", "identity", b"identity", "opened", b"opened", "permissions", b"permissions", "recipients", b"recipients", "returns", b"returns", "risk", b"risk", "sensitive_arguments", b"sensitive_arguments", "skill", b"skill", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -389,26 +499,303 @@ class ApprovalObligation(_message.Message):
 Global___ApprovalObligation: _TypeAlias = ApprovalObligation  # noqa: Y015
 
 @_typing.final
+class ArgumentPatch(_message.Message):
+    """One value to put into the arguments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    VALUE_JSON_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    """JSON pointer to an argument; its parent must exist."""
+    value_json: _builtins.bytes
+    """Canonical JSON of the new value."""
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        value_json: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pointer", b"pointer", "value_json", b"value_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArgumentPatch: _TypeAlias = ArgumentPatch  # noqa: Y015
+
+@_typing.final
+class RewriteArgsObligation(_message.Message):
+    """Arguments are changed, validated and decided again before anything is sent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATCHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def patches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArgumentPatch]:
+        """Values to put in, in order."""
+
+    def __init__(
+        self,
+        *,
+        patches: _abc.Iterable[Global___ArgumentPatch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["patches", b"patches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RewriteArgsObligation: _TypeAlias = RewriteArgsObligation  # noqa: Y015
+
+@_typing.final
+class RedactObligation(_message.Message):
+    """Parts of the result are masked before it is kept or shown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTERS_FIELD_NUMBER: _builtins.int
+    DETECTORS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pointers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """JSON pointers into the result; "*" is every element of a list."""
+
+    @_builtins.property
+    def detectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Detectors over all its texts: secret, email, phone, cn_id_card, card_number, iban."""
+
+    def __init__(
+        self,
+        *,
+        pointers: _abc.Iterable[_builtins.str] | None = ...,
+        detectors: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detectors", b"detectors", "pointers", b"pointers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactObligation: _TypeAlias = RedactObligation  # noqa: Y015
+
+@_typing.final
+class RateLimitObligation(_message.Message):
+    """At most so much under one key in one window, counted over all replicas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Counter within the tenant, e.g. "refund.create:u1"."""
+    limit: _builtins.float
+    """Most that a window takes."""
+    cost: _builtins.float
+    """What this call takes: 1 for a rate, an amount for a budget."""
+    @_builtins.property
+    def window(self) -> _duration_pb2.Duration:
+        """Length of a window."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        limit: _builtins.float = ...,
+        window: _duration_pb2.Duration | None = ...,
+        cost: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "key", b"key", "limit", b"limit", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RateLimitObligation: _TypeAlias = RateLimitObligation  # noqa: Y015
+
+@_typing.final
+class ReadOnlyObligation(_message.Message):
+    """Only a skill that reads may go ahead."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadOnlyObligation: _TypeAlias = ReadOnlyObligation  # noqa: Y015
+
+@_typing.final
+class SandboxObligation(_message.Message):
+    """The call runs in a sandbox of at least this level."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    level: _builtins.int
+    """Level, from 1."""
+    def __init__(
+        self,
+        *,
+        level: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SandboxObligation: _TypeAlias = SandboxObligation  # noqa: Y015
+
+@_typing.final
+class OutputLimitObligation(_message.Message):
+    """The result is cut to head and tail; the whole of it is kept sealed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_FIELD_NUMBER: _builtins.int
+    bytes: _builtins.int
+    """Most bytes that are given back."""
+    def __init__(
+        self,
+        *,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutputLimitObligation: _TypeAlias = OutputLimitObligation  # noqa: Y015
+
+@_typing.final
+class TaintObligation(_message.Message):
+    """The session counts from now on as having seen this."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """untrusted_content or personal_data."""
+
+    def __init__(
+        self,
+        *,
+        facts: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaintObligation: _TypeAlias = TaintObligation  # noqa: Y015
+
+@_typing.final
+class NotifyObligation(_message.Message):
+    """Somebody is told when the call has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    channel: _builtins.str
+    """Name of a channel of the gateway's configuration."""
+    text: _builtins.str
+    """What is said."""
+    def __init__(
+        self,
+        *,
+        channel: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotifyObligation: _TypeAlias = NotifyObligation  # noqa: Y015
+
+@_typing.final
 class Obligation(_message.Message):
-    """What the gateway must do or see to when it follows the decision."""
+    """What the gateway must do or see to when it follows the decision. A kind that
+    it does not know is a deny.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     APPROVAL_FIELD_NUMBER: _builtins.int
+    REWRITE_ARGS_FIELD_NUMBER: _builtins.int
+    REDACT_FIELD_NUMBER: _builtins.int
+    RATE_LIMIT_FIELD_NUMBER: _builtins.int
+    READ_ONLY_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    OUTPUT_LIMIT_FIELD_NUMBER: _builtins.int
+    TAINT_FIELD_NUMBER: _builtins.int
+    NOTIFY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def approval(self) -> Global___ApprovalObligation:
         """A person must approve."""
+
+    @_builtins.property
+    def rewrite_args(self) -> Global___RewriteArgsObligation:
+        """Arguments are changed."""
+
+    @_builtins.property
+    def redact(self) -> Global___RedactObligation:
+        """The result is masked."""
+
+    @_builtins.property
+    def rate_limit(self) -> Global___RateLimitObligation:
+        """Calls are counted."""
+
+    @_builtins.property
+    def read_only(self) -> Global___ReadOnlyObligation:
+        """Only reads."""
+
+    @_builtins.property
+    def sandbox(self) -> Global___SandboxObligation:
+        """Only in a sandbox."""
+
+    @_builtins.property
+    def output_limit(self) -> Global___OutputLimitObligation:
+        """The result is cut."""
+
+    @_builtins.property
+    def taint(self) -> Global___TaintObligation:
+        """The session is marked."""
+
+    @_builtins.property
+    def notify(self) -> Global___NotifyObligation:
+        """Somebody is told."""
 
     def __init__(
         self,
         *,
         approval: Global___ApprovalObligation | None = ...,
+        rewrite_args: Global___RewriteArgsObligation | None = ...,
+        redact: Global___RedactObligation | None = ...,
+        rate_limit: Global___RateLimitObligation | None = ...,
+        read_only: Global___ReadOnlyObligation | None = ...,
+        sandbox: Global___SandboxObligation | None = ...,
+        output_limit: Global___OutputLimitObligation | None = ...,
+        taint: Global___TaintObligation | None = ...,
+        notify: Global___NotifyObligation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "kind", b"kind"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "kind", b"kind", "notify", b"notify", "output_limit", b"output_limit", "rate_limit", b"rate_limit", "read_only", b"read_only", "redact", b"redact", "rewrite_args", b"rewrite_args", "sandbox", b"sandbox", "taint", b"taint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "kind", b"kind"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "kind", b"kind", "notify", b"notify", "output_limit", b"output_limit", "rate_limit", b"rate_limit", "read_only", b"read_only", "redact", b"redact", "rewrite_args", b"rewrite_args", "sandbox", b"sandbox", "taint", b"taint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["approval"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["approval", "rewrite_args", "redact", "rate_limit", "read_only", "sandbox", "output_limit", "taint", "notify"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -434,6 +821,10 @@ class Decision(_message.Message):
     ACTOR_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     REVIEW_ID_FIELD_NUMBER: _builtins.int
+    RISK_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    INPUT_JSON_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name: dec_ and a ULID. Empty for PURPOSE_LIST, which keeps no rows."""
     effect: Global___Effect.ValueType
@@ -454,6 +845,16 @@ class Decision(_message.Message):
     """Trace that it belongs to, hex."""
     review_id: _builtins.str
     """Approved review that it rests on, if any."""
+    risk: _builtins.str
+    """Risk as the rules see it: low, medium, high or critical."""
+    session_id: _builtins.str
+    """Session and task that it was decided in."""
+    task_id: _builtins.str
+    """Task that it was decided in."""
+    input_json: _builtins.bytes
+    """What the rules saw, one JSON object, masked where the skill's schema says
+    x-sensitive; only in DECISION_VIEW_INPUT.
+    """
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:
         """Why, for auditors; empty where the caller is no auditor."""
@@ -491,10 +892,14 @@ class Decision(_message.Message):
         actor: _common_pb2.Actor | None = ...,
         trace_id: _builtins.str = ...,
         review_id: _builtins.str = ...,
+        risk: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        task_id: _builtins.str = ...,
+        input_json: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "bundle_age", b"bundle_age", "create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_digest_hmac", b"action_digest_hmac", "actor", b"actor", "agent_message", b"agent_message", "bundle_age", b"bundle_age", "bundle_revision", b"bundle_revision", "call_id", b"call_id", "create_time", b"create_time", "effect", b"effect", "id", b"id", "obligations", b"obligations", "reasons", b"reasons", "review_id", b"review_id", "skill", b"skill", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_digest_hmac", b"action_digest_hmac", "actor", b"actor", "agent_message", b"agent_message", "bundle_age", b"bundle_age", "bundle_revision", b"bundle_revision", "call_id", b"call_id", "create_time", b"create_time", "effect", b"effect", "id", b"id", "input_json", b"input_json", "obligations", b"obligations", "reasons", b"reasons", "review_id", b"review_id", "risk", b"risk", "session_id", b"session_id", "skill", b"skill", "task_id", b"task_id", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -507,16 +912,20 @@ class GetDecisionRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name of the decision."""
+    view: Global___DecisionView.ValueType
+    """How much of it."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
+        view: Global___DecisionView.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -556,6 +965,15 @@ class ListDecisionsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
     EFFECT_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    SKILL_FIELD_NUMBER: _builtins.int
+    REASON_CODE_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    TRACE_ID_FIELD_NUMBER: _builtins.int
+    REVIEW_ID_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Decisions a page; 0: 50."""
     page_token: _builtins.str
@@ -564,6 +982,28 @@ class ListDecisionsRequest(_message.Message):
     """Only those of this call."""
     effect: Global___Effect.ValueType
     """Only those that say this; UNSPECIFIED: all."""
+    user: _builtins.str
+    """Only those for this user."""
+    skill: _builtins.str
+    """Only those on this skill."""
+    reason_code: _builtins.str
+    """Only those with a reason of this code, e.g. "policy_error:timeout"."""
+    policy: _builtins.str
+    """Only those with a reason of this policy, e.g. "memoryos.skills.refund.create"."""
+    trace_id: _builtins.str
+    """Only those of this trace, hex."""
+    review_id: _builtins.str
+    """Only those that rest on this review."""
+    view: Global___DecisionView.ValueType
+    """How much of each."""
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """Only those from this time on."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """Only those before this time."""
+
     def __init__(
         self,
         *,
@@ -571,10 +1011,19 @@ class ListDecisionsRequest(_message.Message):
         page_token: _builtins.str = ...,
         call_id: _builtins.str = ...,
         effect: Global___Effect.ValueType = ...,
+        user: _builtins.str = ...,
+        skill: _builtins.str = ...,
+        reason_code: _builtins.str = ...,
+        policy: _builtins.str = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        trace_id: _builtins.str = ...,
+        review_id: _builtins.str = ...,
+        view: Global___DecisionView.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "effect", b"effect", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "effect", b"effect", "from_time", b"from_time", "page_size", b"page_size", "page_token", b"page_token", "policy", b"policy", "reason_code", b"reason_code", "review_id", b"review_id", "skill", b"skill", "trace_id", b"trace_id", "until_time", b"until_time", "user", b"user", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -607,3 +1056,149 @@ class ListDecisionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListDecisionsResponse: _TypeAlias = ListDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class WatchDecisionsRequest(_message.Message):
+    """Request of WatchDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    """Position to go on from, as the stream gave it; empty: from now on."""
+    effect: Global___Effect.ValueType
+    """Only decisions that say this; UNSPECIFIED: all."""
+    def __init__(
+        self,
+        *,
+        position: _builtins.str = ...,
+        effect: Global___Effect.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDecisionsRequest: _TypeAlias = WatchDecisionsRequest  # noqa: Y015
+
+@_typing.final
+class WatchDecisionsResponse(_message.Message):
+    """One message of WatchDecisions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    """Give it back to go on from here."""
+    @_builtins.property
+    def decision(self) -> Global___Decision:
+        """A decision; absent when the feed only says how far it has come."""
+
+    def __init__(
+        self,
+        *,
+        decision: Global___Decision | None = ...,
+        position: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDecisionsResponse: _TypeAlias = WatchDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class ExplainDecisionRequest(_message.Message):
+    """Request of ExplainDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the decision."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainDecisionRequest: _TypeAlias = ExplainDecisionRequest  # noqa: Y015
+
+@_typing.final
+class FiredRule(_message.Message):
+    """A rule that was true while the decision was made again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """File within the bundle."""
+    line: _builtins.int
+    """Line of its head, from 1."""
+    head: _builtins.str
+    """The head as written."""
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        line: _builtins.int = ...,
+        head: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "head", b"head", "line", b"line"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FiredRule: _TypeAlias = FiredRule  # noqa: Y015
+
+@_typing.final
+class ExplainDecisionResponse(_message.Message):
+    """Answer of ExplainDecision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEPT_FIELD_NUMBER: _builtins.int
+    AGAIN_FIELD_NUMBER: _builtins.int
+    SAME_FIELD_NUMBER: _builtins.int
+    FIRED_FIELD_NUMBER: _builtins.int
+    same: _builtins.bool
+    """Whether both say the same, reasons and obligations included."""
+    @_builtins.property
+    def kept(self) -> Global___Decision:
+        """The decision as it was kept, with its masked input."""
+
+    @_builtins.property
+    def again(self) -> Global___Decision:
+        """What its revision says now, from the same input."""
+
+    @_builtins.property
+    def fired(self) -> _containers.RepeatedCompositeFieldContainer[Global___FiredRule]:
+        """Rules that fired."""
+
+    def __init__(
+        self,
+        *,
+        kept: Global___Decision | None = ...,
+        again: Global___Decision | None = ...,
+        same: _builtins.bool = ...,
+        fired: _abc.Iterable[Global___FiredRule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "kept", b"kept"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "fired", b"fired", "kept", b"kept", "same", b"same"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainDecisionResponse: _TypeAlias = ExplainDecisionResponse  # noqa: Y015

@@ -56,6 +56,16 @@ class PolicyStub:
                 request_serializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ListDecisionsRequest.SerializeToString,
                 response_deserializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ListDecisionsResponse.FromString,
                 _registered_method=True)
+        self.WatchDecisions = channel.unary_stream(
+                '/memoryos.policy.v1.Policy/WatchDecisions',
+                request_serializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.WatchDecisionsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.WatchDecisionsResponse.FromString,
+                _registered_method=True)
+        self.ExplainDecision = channel.unary_unary(
+                '/memoryos.policy.v1.Policy/ExplainDecision',
+                request_serializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ExplainDecisionRequest.SerializeToString,
+                response_deserializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ExplainDecisionResponse.FromString,
+                _registered_method=True)
 
 
 class PolicyServicer:
@@ -91,6 +101,20 @@ class PolicyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchDecisions(self, request, context):
+        """Streams decisions as they are kept, from a position on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainDecision(self, request, context):
+        """Asks the revision that decided once more, with the same input, and gives the rules that fired.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PolicyServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -113,6 +137,16 @@ def add_PolicyServicer_to_server(servicer, server):
                     servicer.ListDecisions,
                     request_deserializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ListDecisionsRequest.FromString,
                     response_serializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ListDecisionsResponse.SerializeToString,
+            ),
+            'WatchDecisions': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchDecisions,
+                    request_deserializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.WatchDecisionsRequest.FromString,
+                    response_serializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.WatchDecisionsResponse.SerializeToString,
+            ),
+            'ExplainDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainDecision,
+                    request_deserializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ExplainDecisionRequest.FromString,
+                    response_serializer=memoryos_dot_policy_dot_v1_dot_policy__pb2.ExplainDecisionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -225,6 +259,60 @@ class Policy:
             '/memoryos.policy.v1.Policy/ListDecisions',
             memoryos_dot_policy_dot_v1_dot_policy__pb2.ListDecisionsRequest.SerializeToString,
             memoryos_dot_policy_dot_v1_dot_policy__pb2.ListDecisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchDecisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memoryos.policy.v1.Policy/WatchDecisions',
+            memoryos_dot_policy_dot_v1_dot_policy__pb2.WatchDecisionsRequest.SerializeToString,
+            memoryos_dot_policy_dot_v1_dot_policy__pb2.WatchDecisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.policy.v1.Policy/ExplainDecision',
+            memoryos_dot_policy_dot_v1_dot_policy__pb2.ExplainDecisionRequest.SerializeToString,
+            memoryos_dot_policy_dot_v1_dot_policy__pb2.ExplainDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,10 @@ class PolicyStub:
     """Gives one kept decision."""
     ListDecisions: _grpc.UnaryUnaryMultiCallable[_policy_pb2.ListDecisionsRequest, _policy_pb2.ListDecisionsResponse]
     """Lists kept decisions, newest first."""
+    WatchDecisions: _grpc.UnaryStreamMultiCallable[_policy_pb2.WatchDecisionsRequest, _policy_pb2.WatchDecisionsResponse]
+    """Streams decisions as they are kept, from a position on."""
+    ExplainDecision: _grpc.UnaryUnaryMultiCallable[_policy_pb2.ExplainDecisionRequest, _policy_pb2.ExplainDecisionResponse]
+    """Asks the revision that decided once more, with the same input, and gives the rules that fired."""
 
 @_typing.type_check_only
 class PolicyAsyncStub(PolicyStub):
@@ -59,6 +63,10 @@ class PolicyAsyncStub(PolicyStub):
     """Gives one kept decision."""
     ListDecisions: _aio.UnaryUnaryMultiCallable[_policy_pb2.ListDecisionsRequest, _policy_pb2.ListDecisionsResponse]  # type: ignore[assignment]
     """Lists kept decisions, newest first."""
+    WatchDecisions: _aio.UnaryStreamMultiCallable[_policy_pb2.WatchDecisionsRequest, _policy_pb2.WatchDecisionsResponse]  # type: ignore[assignment]
+    """Streams decisions as they are kept, from a position on."""
+    ExplainDecision: _aio.UnaryUnaryMultiCallable[_policy_pb2.ExplainDecisionRequest, _policy_pb2.ExplainDecisionResponse]  # type: ignore[assignment]
+    """Asks the revision that decided once more, with the same input, and gives the rules that fired."""
 
 class PolicyServicer(metaclass=_abc_1.ABCMeta):
     """Decides every tool call. Who asks and for whom comes from the two verified
@@ -96,5 +104,21 @@ class PolicyServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_policy_pb2.ListDecisionsResponse, _abc.Awaitable[_policy_pb2.ListDecisionsResponse]]:
         """Lists kept decisions, newest first."""
+
+    @_abc_1.abstractmethod
+    def WatchDecisions(
+        self,
+        request: _policy_pb2.WatchDecisionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_policy_pb2.WatchDecisionsResponse], _abc.AsyncIterator[_policy_pb2.WatchDecisionsResponse]]:
+        """Streams decisions as they are kept, from a position on."""
+
+    @_abc_1.abstractmethod
+    def ExplainDecision(
+        self,
+        request: _policy_pb2.ExplainDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_policy_pb2.ExplainDecisionResponse, _abc.Awaitable[_policy_pb2.ExplainDecisionResponse]]:
+        """Asks the revision that decided once more, with the same input, and gives the rules that fired."""
 
 def add_PolicyServicer_to_server(servicer: PolicyServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

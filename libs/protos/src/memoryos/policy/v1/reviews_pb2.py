@@ -23,11 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from memoryos.policy.v1 import policy_pb2 as memoryos_dot_policy_dot_v1_dot_policy__pb2
 from memoryos.type.v1 import common_pb2 as memoryos_dot_type_dot_v1_dot_common__pb2
 from memoryos.type.v1 import field_pb2 as memoryos_dot_type_dot_v1_dot_field__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n memoryos/policy/v1/reviews.proto\x12\x12memoryos.policy.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dmemoryos/type/v1/common.proto\x1a\x1cmemoryos/type/v1/field.proto\"\x98\x01\n\x04Vote\x12\x18\n\x08reviewer\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12,\n\x07verdict\x18\x02 \x01(\x0e\x32\x1b.memoryos.policy.v1.Verdict\x12\x17\n\x07\x63omment\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x03\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9c\x04\n\x06Review\x12\x12\n\x02id\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07\x63\x61ll_id\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1b\n\x0b\x64\x65\x63ision_id\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12.\n\x05state\x18\x04 \x01(\x0e\x32\x1f.memoryos.policy.v1.ReviewState\x12\x15\n\x05group\x18\x05 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x0e\n\x06quorum\x18\x06 \x01(\x05\x12*\n\trequester\x18\x07 \x01(\x0b\x32\x17.memoryos.type.v1.Actor\x12\x15\n\x05skill\x18\x08 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1e\n\x0e\x61rguments_json\x18\t \x01(\x0c\x42\x06\xd2\xbf\x18\x02\x08\x03\x12\"\n\x12\x61\x63tion_digest_hmac\x18\n \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\'\n\x05votes\x18\x0b \x03(\x0b\x32\x18.memoryos.policy.v1.Vote\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cresolve_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x04\x65tag\x18\x0f \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07reasons\x18\x10 \x03(\tB\x06\xd2\xbf\x18\x02\x08\x01\"\x81\x01\n\x11OpenReviewRequest\x12!\n\x07\x63\x61ll_id\x18\x01 \x01(\tB\x10\xd2\xbf\x18\x0c\x08\x01\x10\x01@\x02J\x04\x63\x61ll\x12#\n\raction_digest\x18\x02 \x01(\tB\x0c\xd2\xbf\x18\x08\x08\x01\x10\x01\x18@@\x05\x12$\n\x0b\x64\x65\x63ision_id\x18\x03 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03\x64\x65\x63\"@\n\x12OpenReviewResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review\"\x87\x01\n\x12ListReviewsRequest\x12\"\n\tpage_size\x18\x01 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00@\x7f@8\x01\x12\x1d\n\npage_token\x18\x02 \x01(\tB\t\xd2\xbf\x18\x05\x08\x01\x18\x80\x08\x12.\n\x05state\x18\x03 \x01(\x0e\x32\x1f.memoryos.policy.v1.ReviewState\"c\n\x13ListReviewsResponse\x12+\n\x07reviews\x18\x01 \x03(\x0b\x32\x1a.memoryos.policy.v1.Review\x12\x1f\n\x0fnext_page_token\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\"/\n\x10GetReviewRequest\x12\x1b\n\x02id\x18\x01 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03rev\"?\n\x11GetReviewResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review\"\xa8\x01\n\x14ResolveReviewRequest\x12\x1b\n\x02id\x18\x01 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03rev\x12\x34\n\x07verdict\x18\x02 \x01(\x0e\x32\x1b.memoryos.policy.v1.VerdictB\x06\xd2\xbf\x18\x02\x10\x01\x12\x1a\n\x07\x63omment\x18\x03 \x01(\tB\t\xd2\xbf\x18\x05\x08\x03\x18\xd0\x0f\x12!\n\nrequest_id\x18\x04 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x01@\x05\"C\n\x15ResolveReviewResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review*\x93\x01\n\x0bReviewState\x12\x1c\n\x18REVIEW_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REVIEW_STATE_PENDING\x10\x01\x12\x19\n\x15REVIEW_STATE_APPROVED\x10\x02\x12\x17\n\x13REVIEW_STATE_DENIED\x10\x03\x12\x18\n\x14REVIEW_STATE_EXPIRED\x10\x04*I\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERDICT_APPROVE\x10\x01\x12\x10\n\x0cVERDICT_DENY\x10\x02\x32\x86\x03\n\x07Reviews\x12[\n\nOpenReview\x12%.memoryos.policy.v1.OpenReviewRequest\x1a&.memoryos.policy.v1.OpenReviewResponse\x12^\n\x0bListReviews\x12&.memoryos.policy.v1.ListReviewsRequest\x1a\'.memoryos.policy.v1.ListReviewsResponse\x12X\n\tGetReview\x12$.memoryos.policy.v1.GetReviewRequest\x1a%.memoryos.policy.v1.GetReviewResponse\x12\x64\n\rResolveReview\x12(.memoryos.policy.v1.ResolveReviewRequest\x1a).memoryos.policy.v1.ResolveReviewResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n memoryos/policy/v1/reviews.proto\x12\x12memoryos.policy.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmemoryos/policy/v1/policy.proto\x1a\x1dmemoryos/type/v1/common.proto\x1a\x1cmemoryos/type/v1/field.proto\"\x98\x01\n\x04Vote\x12\x18\n\x08reviewer\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12,\n\x07verdict\x18\x02 \x01(\x0e\x32\x1b.memoryos.policy.v1.Verdict\x12\x17\n\x07\x63omment\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x03\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc4\x05\n\x06Review\x12\x12\n\x02id\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07\x63\x61ll_id\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1b\n\x0b\x64\x65\x63ision_id\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12.\n\x05state\x18\x04 \x01(\x0e\x32\x1f.memoryos.policy.v1.ReviewState\x12\x15\n\x05group\x18\x05 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x0e\n\x06quorum\x18\x06 \x01(\x05\x12*\n\trequester\x18\x07 \x01(\x0b\x32\x17.memoryos.type.v1.Actor\x12\x15\n\x05skill\x18\x08 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1e\n\x0e\x61rguments_json\x18\t \x01(\x0c\x42\x06\xd2\xbf\x18\x02\x08\x03\x12\"\n\x12\x61\x63tion_digest_hmac\x18\n \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\'\n\x05votes\x18\x0b \x03(\x0b\x32\x18.memoryos.policy.v1.Vote\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cresolve_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x04\x65tag\x18\x0f \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07reasons\x18\x10 \x03(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1d\n\rskill_version\x18\x11 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x35\n\x0c\x65\x66\x66\x65\x63t_class\x18\x12 \x01(\x0e\x32\x1f.memoryos.policy.v1.EffectClass\x12\x14\n\x04risk\x18\x13 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1d\n\rresource_type\x18\x14 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1b\n\x0bresource_id\x18\x15 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x02\"\x81\x01\n\x11OpenReviewRequest\x12!\n\x07\x63\x61ll_id\x18\x01 \x01(\tB\x10\xd2\xbf\x18\x0c\x08\x01\x10\x01@\x02J\x04\x63\x61ll\x12#\n\raction_digest\x18\x02 \x01(\tB\x0c\xd2\xbf\x18\x08\x08\x01\x10\x01\x18@@\x05\x12$\n\x0b\x64\x65\x63ision_id\x18\x03 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03\x64\x65\x63\"@\n\x12OpenReviewResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review\"\x87\x01\n\x12ListReviewsRequest\x12\"\n\tpage_size\x18\x01 \x01(\x05\x42\x0f\xd2\xbf\x18\x0b\x31\x00\x00\x00\x00\x00@\x7f@8\x01\x12\x1d\n\npage_token\x18\x02 \x01(\tB\t\xd2\xbf\x18\x05\x08\x01\x18\x80\x08\x12.\n\x05state\x18\x03 \x01(\x0e\x32\x1f.memoryos.policy.v1.ReviewState\"c\n\x13ListReviewsResponse\x12+\n\x07reviews\x18\x01 \x03(\x0b\x32\x1a.memoryos.policy.v1.Review\x12\x1f\n\x0fnext_page_token\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\"/\n\x10GetReviewRequest\x12\x1b\n\x02id\x18\x01 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03rev\"?\n\x11GetReviewResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review\"\xa8\x01\n\x14ResolveReviewRequest\x12\x1b\n\x02id\x18\x01 \x01(\tB\x0f\xd2\xbf\x18\x0b\x08\x01\x10\x01@\x02J\x03rev\x12\x34\n\x07verdict\x18\x02 \x01(\x0e\x32\x1b.memoryos.policy.v1.VerdictB\x06\xd2\xbf\x18\x02\x10\x01\x12\x1a\n\x07\x63omment\x18\x03 \x01(\tB\t\xd2\xbf\x18\x05\x08\x03\x18\xd0\x0f\x12!\n\nrequest_id\x18\x04 \x01(\tB\r\xd2\xbf\x18\t\x08\x01\x10\x01\x18\x80\x01@\x05\"C\n\x15ResolveReviewResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review\"2\n\x13WatchReviewsRequest\x12\x1b\n\x08position\x18\x01 \x01(\tB\t\xd2\xbf\x18\x05\x08\x01\x18\x80\x08\"\\\n\x14WatchReviewsResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.memoryos.policy.v1.Review\x12\x18\n\x08position\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01*\x93\x01\n\x0bReviewState\x12\x1c\n\x18REVIEW_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REVIEW_STATE_PENDING\x10\x01\x12\x19\n\x15REVIEW_STATE_APPROVED\x10\x02\x12\x17\n\x13REVIEW_STATE_DENIED\x10\x03\x12\x18\n\x14REVIEW_STATE_EXPIRED\x10\x04*I\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERDICT_APPROVE\x10\x01\x12\x10\n\x0cVERDICT_DENY\x10\x02\x32\xeb\x03\n\x07Reviews\x12[\n\nOpenReview\x12%.memoryos.policy.v1.OpenReviewRequest\x1a&.memoryos.policy.v1.OpenReviewResponse\x12^\n\x0bListReviews\x12&.memoryos.policy.v1.ListReviewsRequest\x1a\'.memoryos.policy.v1.ListReviewsResponse\x12X\n\tGetReview\x12$.memoryos.policy.v1.GetReviewRequest\x1a%.memoryos.policy.v1.GetReviewResponse\x12\x64\n\rResolveReview\x12(.memoryos.policy.v1.ResolveReviewRequest\x1a).memoryos.policy.v1.ResolveReviewResponse\x12\x63\n\x0cWatchReviews\x12\'.memoryos.policy.v1.WatchReviewsRequest\x1a(.memoryos.policy.v1.WatchReviewsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -56,6 +57,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REVIEW'].fields_by_name['etag']._serialized_options = b'\322\277\030\002\010\001'
   _globals['_REVIEW'].fields_by_name['reasons']._loaded_options = None
   _globals['_REVIEW'].fields_by_name['reasons']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_REVIEW'].fields_by_name['skill_version']._loaded_options = None
+  _globals['_REVIEW'].fields_by_name['skill_version']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_REVIEW'].fields_by_name['risk']._loaded_options = None
+  _globals['_REVIEW'].fields_by_name['risk']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_REVIEW'].fields_by_name['resource_type']._loaded_options = None
+  _globals['_REVIEW'].fields_by_name['resource_type']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_REVIEW'].fields_by_name['resource_id']._loaded_options = None
+  _globals['_REVIEW'].fields_by_name['resource_id']._serialized_options = b'\322\277\030\002\010\002'
   _globals['_OPENREVIEWREQUEST'].fields_by_name['call_id']._loaded_options = None
   _globals['_OPENREVIEWREQUEST'].fields_by_name['call_id']._serialized_options = b'\322\277\030\014\010\001\020\001@\002J\004call'
   _globals['_OPENREVIEWREQUEST'].fields_by_name['action_digest']._loaded_options = None
@@ -78,30 +87,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOLVEREVIEWREQUEST'].fields_by_name['comment']._serialized_options = b'\322\277\030\005\010\003\030\320\017'
   _globals['_RESOLVEREVIEWREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_RESOLVEREVIEWREQUEST'].fields_by_name['request_id']._serialized_options = b'\322\277\030\t\010\001\020\001\030\200\001@\005'
-  _globals['_REVIEWSTATE']._serialized_start=1640
-  _globals['_REVIEWSTATE']._serialized_end=1787
-  _globals['_VERDICT']._serialized_start=1789
-  _globals['_VERDICT']._serialized_end=1862
-  _globals['_VOTE']._serialized_start=151
-  _globals['_VOTE']._serialized_end=303
-  _globals['_REVIEW']._serialized_start=306
-  _globals['_REVIEW']._serialized_end=846
-  _globals['_OPENREVIEWREQUEST']._serialized_start=849
-  _globals['_OPENREVIEWREQUEST']._serialized_end=978
-  _globals['_OPENREVIEWRESPONSE']._serialized_start=980
-  _globals['_OPENREVIEWRESPONSE']._serialized_end=1044
-  _globals['_LISTREVIEWSREQUEST']._serialized_start=1047
-  _globals['_LISTREVIEWSREQUEST']._serialized_end=1182
-  _globals['_LISTREVIEWSRESPONSE']._serialized_start=1184
-  _globals['_LISTREVIEWSRESPONSE']._serialized_end=1283
-  _globals['_GETREVIEWREQUEST']._serialized_start=1285
-  _globals['_GETREVIEWREQUEST']._serialized_end=1332
-  _globals['_GETREVIEWRESPONSE']._serialized_start=1334
-  _globals['_GETREVIEWRESPONSE']._serialized_end=1397
-  _globals['_RESOLVEREVIEWREQUEST']._serialized_start=1400
-  _globals['_RESOLVEREVIEWREQUEST']._serialized_end=1568
-  _globals['_RESOLVEREVIEWRESPONSE']._serialized_start=1570
-  _globals['_RESOLVEREVIEWRESPONSE']._serialized_end=1637
-  _globals['_REVIEWS']._serialized_start=1865
-  _globals['_REVIEWS']._serialized_end=2255
+  _globals['_WATCHREVIEWSREQUEST'].fields_by_name['position']._loaded_options = None
+  _globals['_WATCHREVIEWSREQUEST'].fields_by_name['position']._serialized_options = b'\322\277\030\005\010\001\030\200\010'
+  _globals['_WATCHREVIEWSRESPONSE'].fields_by_name['position']._loaded_options = None
+  _globals['_WATCHREVIEWSRESPONSE'].fields_by_name['position']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_REVIEWSTATE']._serialized_start=1987
+  _globals['_REVIEWSTATE']._serialized_end=2134
+  _globals['_VERDICT']._serialized_start=2136
+  _globals['_VERDICT']._serialized_end=2209
+  _globals['_VOTE']._serialized_start=184
+  _globals['_VOTE']._serialized_end=336
+  _globals['_REVIEW']._serialized_start=339
+  _globals['_REVIEW']._serialized_end=1047
+  _globals['_OPENREVIEWREQUEST']._serialized_start=1050
+  _globals['_OPENREVIEWREQUEST']._serialized_end=1179
+  _globals['_OPENREVIEWRESPONSE']._serialized_start=1181
+  _globals['_OPENREVIEWRESPONSE']._serialized_end=1245
+  _globals['_LISTREVIEWSREQUEST']._serialized_start=1248
+  _globals['_LISTREVIEWSREQUEST']._serialized_end=1383
+  _globals['_LISTREVIEWSRESPONSE']._serialized_start=1385
+  _globals['_LISTREVIEWSRESPONSE']._serialized_end=1484
+  _globals['_GETREVIEWREQUEST']._serialized_start=1486
+  _globals['_GETREVIEWREQUEST']._serialized_end=1533
+  _globals['_GETREVIEWRESPONSE']._serialized_start=1535
+  _globals['_GETREVIEWRESPONSE']._serialized_end=1598
+  _globals['_RESOLVEREVIEWREQUEST']._serialized_start=1601
+  _globals['_RESOLVEREVIEWREQUEST']._serialized_end=1769
+  _globals['_RESOLVEREVIEWRESPONSE']._serialized_start=1771
+  _globals['_RESOLVEREVIEWRESPONSE']._serialized_end=1838
+  _globals['_WATCHREVIEWSREQUEST']._serialized_start=1840
+  _globals['_WATCHREVIEWSREQUEST']._serialized_end=1890
+  _globals['_WATCHREVIEWSRESPONSE']._serialized_start=1892
+  _globals['_WATCHREVIEWSRESPONSE']._serialized_end=1984
+  _globals['_REVIEWS']._serialized_start=2212
+  _globals['_REVIEWS']._serialized_end=2703
 # @@protoc_insertion_point(module_scope)

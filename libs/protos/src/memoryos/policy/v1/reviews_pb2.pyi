@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from memoryos.policy.v1 import policy_pb2 as _policy_pb2
 from memoryos.type.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -135,6 +136,11 @@ class Review(_message.Message):
     RESOLVE_TIME_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
+    SKILL_VERSION_FIELD_NUMBER: _builtins.int
+    EFFECT_CLASS_FIELD_NUMBER: _builtins.int
+    RISK_FIELD_NUMBER: _builtins.int
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name: rev_ and a ULID."""
     call_id: _builtins.str
@@ -150,11 +156,23 @@ class Review(_message.Message):
     skill: _builtins.str
     """Skill to be called."""
     arguments_json: _builtins.bytes
-    """Arguments that would run, canonical JSON; only for those who may resolve it."""
+    """Arguments that would run, canonical JSON, masked where the skill's schema
+    says x-sensitive; only for those who may resolve it.
+    """
     action_digest_hmac: _builtins.str
     """Tenant-keyed HMAC of the action digest, hex."""
     etag: _builtins.str
     """Changes with every vote."""
+    skill_version: _builtins.str
+    """Version of the skill."""
+    effect_class: _policy_pb2.EffectClass.ValueType
+    """What the call would do to the world."""
+    risk: _builtins.str
+    """Risk as the rules see it."""
+    resource_type: _builtins.str
+    """Kind of what it would be done to."""
+    resource_id: _builtins.str
+    """Name of what it would be done to; only for those who may resolve it."""
     @_builtins.property
     def requester(self) -> _common_pb2.Actor:
         """Who asked for the call."""
@@ -198,10 +216,15 @@ class Review(_message.Message):
         resolve_time: _timestamp_pb2.Timestamp | None = ...,
         etag: _builtins.str = ...,
         reasons: _abc.Iterable[_builtins.str] | None = ...,
+        skill_version: _builtins.str = ...,
+        effect_class: _policy_pb2.EffectClass.ValueType = ...,
+        risk: _builtins.str = ...,
+        resource_type: _builtins.str = ...,
+        resource_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "requester", b"requester", "resolve_time", b"resolve_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_digest_hmac", b"action_digest_hmac", "arguments_json", b"arguments_json", "call_id", b"call_id", "create_time", b"create_time", "decision_id", b"decision_id", "etag", b"etag", "expire_time", b"expire_time", "group", b"group", "id", b"id", "quorum", b"quorum", "reasons", b"reasons", "requester", b"requester", "resolve_time", b"resolve_time", "skill", b"skill", "state", b"state", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_digest_hmac", b"action_digest_hmac", "arguments_json", b"arguments_json", "call_id", b"call_id", "create_time", b"create_time", "decision_id", b"decision_id", "effect_class", b"effect_class", "etag", b"etag", "expire_time", b"expire_time", "group", b"group", "id", b"id", "quorum", b"quorum", "reasons", b"reasons", "requester", b"requester", "resolve_time", b"resolve_time", "resource_id", b"resource_id", "resource_type", b"resource_type", "risk", b"risk", "skill", b"skill", "skill_version", b"skill_version", "state", b"state", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -422,3 +445,53 @@ class ResolveReviewResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResolveReviewResponse: _TypeAlias = ResolveReviewResponse  # noqa: Y015
+
+@_typing.final
+class WatchReviewsRequest(_message.Message):
+    """Request of WatchReviews."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    """Position to go on from, as the stream gave it; empty: what is pending now, then what comes."""
+    def __init__(
+        self,
+        *,
+        position: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchReviewsRequest: _TypeAlias = WatchReviewsRequest  # noqa: Y015
+
+@_typing.final
+class WatchReviewsResponse(_message.Message):
+    """One message of WatchReviews."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVIEW_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    """Give it back to go on from here."""
+    @_builtins.property
+    def review(self) -> Global___Review:
+        """A review as it stands, without arguments; absent when the feed only says how far it has come."""
+
+    def __init__(
+        self,
+        *,
+        review: Global___Review | None = ...,
+        position: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["review", b"review"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "review", b"review"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchReviewsResponse: _TypeAlias = WatchReviewsResponse  # noqa: Y015

@@ -55,6 +55,11 @@ class ReviewsStub:
                 request_serializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.ResolveReviewRequest.SerializeToString,
                 response_deserializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.ResolveReviewResponse.FromString,
                 _registered_method=True)
+        self.WatchReviews = channel.unary_stream(
+                '/memoryos.policy.v1.Reviews/WatchReviews',
+                request_serializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.WatchReviewsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.WatchReviewsResponse.FromString,
+                _registered_method=True)
 
 
 class ReviewsServicer:
@@ -89,6 +94,13 @@ class ReviewsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchReviews(self, request, context):
+        """Streams reviews that the caller may resolve or has asked for as they open, are voted on and end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReviewsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_ReviewsServicer_to_server(servicer, server):
                     servicer.ResolveReview,
                     request_deserializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.ResolveReviewRequest.FromString,
                     response_serializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.ResolveReviewResponse.SerializeToString,
+            ),
+            'WatchReviews': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchReviews,
+                    request_deserializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.WatchReviewsRequest.FromString,
+                    response_serializer=memoryos_dot_policy_dot_v1_dot_reviews__pb2.WatchReviewsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class Reviews:
             '/memoryos.policy.v1.Reviews/ResolveReview',
             memoryos_dot_policy_dot_v1_dot_reviews__pb2.ResolveReviewRequest.SerializeToString,
             memoryos_dot_policy_dot_v1_dot_reviews__pb2.ResolveReviewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchReviews(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memoryos.policy.v1.Reviews/WatchReviews',
+            memoryos_dot_policy_dot_v1_dot_reviews__pb2.WatchReviewsRequest.SerializeToString,
+            memoryos_dot_policy_dot_v1_dot_reviews__pb2.WatchReviewsResponse.FromString,
             options,
             channel_credentials,
             insecure,

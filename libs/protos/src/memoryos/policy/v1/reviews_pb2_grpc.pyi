@@ -41,6 +41,8 @@ class ReviewsStub:
     """Gives one review, with the arguments for those who may resolve it."""
     ResolveReview: _grpc.UnaryUnaryMultiCallable[_reviews_pb2.ResolveReviewRequest, _reviews_pb2.ResolveReviewResponse]
     """Approves or denies. Not for the requester nor anyone in its chain."""
+    WatchReviews: _grpc.UnaryStreamMultiCallable[_reviews_pb2.WatchReviewsRequest, _reviews_pb2.WatchReviewsResponse]
+    """Streams reviews that the caller may resolve or has asked for as they open, are voted on and end."""
 
 @_typing.type_check_only
 class ReviewsAsyncStub(ReviewsStub):
@@ -55,6 +57,8 @@ class ReviewsAsyncStub(ReviewsStub):
     """Gives one review, with the arguments for those who may resolve it."""
     ResolveReview: _aio.UnaryUnaryMultiCallable[_reviews_pb2.ResolveReviewRequest, _reviews_pb2.ResolveReviewResponse]  # type: ignore[assignment]
     """Approves or denies. Not for the requester nor anyone in its chain."""
+    WatchReviews: _aio.UnaryStreamMultiCallable[_reviews_pb2.WatchReviewsRequest, _reviews_pb2.WatchReviewsResponse]  # type: ignore[assignment]
+    """Streams reviews that the caller may resolve or has asked for as they open, are voted on and end."""
 
 class ReviewsServicer(metaclass=_abc_1.ABCMeta):
     """Human approval of single calls."""
@@ -90,5 +94,13 @@ class ReviewsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_reviews_pb2.ResolveReviewResponse, _abc.Awaitable[_reviews_pb2.ResolveReviewResponse]]:
         """Approves or denies. Not for the requester nor anyone in its chain."""
+
+    @_abc_1.abstractmethod
+    def WatchReviews(
+        self,
+        request: _reviews_pb2.WatchReviewsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_reviews_pb2.WatchReviewsResponse], _abc.AsyncIterator[_reviews_pb2.WatchReviewsResponse]]:
+        """Streams reviews that the caller may resolve or has asked for as they open, are voted on and end."""
 
 def add_ReviewsServicer_to_server(servicer: ReviewsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$memoryos/toolgateway/v1/errors.proto\x12\x17memoryos.toolgateway.v1*\xfd\x01\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_SKILL_NOT_FOUND\x10\x01\x12\"\n\x1e\x45RROR_REASON_ARGUMENTS_INVALID\x10\x02\x12%\n!ERROR_REASON_CALL_DIGEST_MISMATCH\x10\x03\x12\x1f\n\x1b\x45RROR_REASON_CALL_NOT_FOUND\x10\x04\x12\x1d\n\x19\x45RROR_REASON_EPOCH_FENCED\x10\x05\x12#\n\x1f\x45RROR_REASON_POLICY_UNAVAILABLE\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$memoryos/toolgateway/v1/errors.proto\x12\x17memoryos.toolgateway.v1*\xe7\x02\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_SKILL_NOT_FOUND\x10\x01\x12\"\n\x1e\x45RROR_REASON_ARGUMENTS_INVALID\x10\x02\x12%\n!ERROR_REASON_CALL_DIGEST_MISMATCH\x10\x03\x12\x1f\n\x1b\x45RROR_REASON_CALL_NOT_FOUND\x10\x04\x12\x1d\n\x19\x45RROR_REASON_EPOCH_FENCED\x10\x05\x12#\n\x1f\x45RROR_REASON_POLICY_UNAVAILABLE\x10\x06\x12%\n!ERROR_REASON_CALL_NOT_CANCELLABLE\x10\x07\x12!\n\x1d\x45RROR_REASON_CALL_NOT_UNKNOWN\x10\x08\x12\x1e\n\x1a\x45RROR_REASON_UPSTREAM_OPEN\x10\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memoryos.toolgateway.v1.err
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=66
-  _globals['_ERRORREASON']._serialized_end=319
+  _globals['_ERRORREASON']._serialized_end=425
 # @@protoc_insertion_point(module_scope)

@@ -36,6 +36,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The lease epoch given is older than one already seen for this call's task."""
     ERROR_REASON_POLICY_UNAVAILABLE: _ErrorReason.ValueType  # 6
     """Policy did not answer: the call is refused."""
+    ERROR_REASON_CALL_NOT_CANCELLABLE: _ErrorReason.ValueType  # 7
+    """The call has gone too far: it was sent, or it has ended."""
+    ERROR_REASON_CALL_NOT_UNKNOWN: _ErrorReason.ValueType  # 8
+    """Only a call whose outcome is unknown can be reconciled."""
+    ERROR_REASON_UPSTREAM_OPEN: _ErrorReason.ValueType  # 9
+    """The upstream of the skill is not called for a while: it failed too often."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reasons of ToolGateway beside memoryos.type.v1.ErrorReason."""
@@ -54,4 +60,10 @@ ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 5
 """The lease epoch given is older than one already seen for this call's task."""
 ERROR_REASON_POLICY_UNAVAILABLE: ErrorReason.ValueType  # 6
 """Policy did not answer: the call is refused."""
+ERROR_REASON_CALL_NOT_CANCELLABLE: ErrorReason.ValueType  # 7
+"""The call has gone too far: it was sent, or it has ended."""
+ERROR_REASON_CALL_NOT_UNKNOWN: ErrorReason.ValueType  # 8
+"""Only a call whose outcome is unknown can be reconciled."""
+ERROR_REASON_UPSTREAM_OPEN: ErrorReason.ValueType  # 9
+"""The upstream of the skill is not called for a while: it failed too often."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

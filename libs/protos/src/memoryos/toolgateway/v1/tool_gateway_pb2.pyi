@@ -71,6 +71,58 @@ CALL_STATE_CANCELLED: CallState.ValueType  # 8
 """Withdrawn before it was sent."""
 Global___CallState: _TypeAlias = CallState  # noqa: Y015
 
+class _CancelProof:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CancelProofEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CancelProof.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CANCEL_PROOF_UNSPECIFIED: _CancelProof.ValueType  # 0
+    """Never sent."""
+    CANCEL_PROOF_NOT_SENT: _CancelProof.ValueType  # 1
+    """It was never sent, and never will be."""
+    CANCEL_PROOF_SENT: _CancelProof.ValueType  # 2
+    """It was sent before: see its state."""
+    CANCEL_PROOF_ENDED_UNSENT: _CancelProof.ValueType  # 3
+    """It had ended before it was sent: denied, or cancelled earlier."""
+
+class CancelProof(_CancelProof, metaclass=_CancelProofEnumTypeWrapper):
+    """What is known of a call that was to be cancelled."""
+
+CANCEL_PROOF_UNSPECIFIED: CancelProof.ValueType  # 0
+"""Never sent."""
+CANCEL_PROOF_NOT_SENT: CancelProof.ValueType  # 1
+"""It was never sent, and never will be."""
+CANCEL_PROOF_SENT: CancelProof.ValueType  # 2
+"""It was sent before: see its state."""
+CANCEL_PROOF_ENDED_UNSENT: CancelProof.ValueType  # 3
+"""It had ended before it was sent: denied, or cancelled earlier."""
+Global___CancelProof: _TypeAlias = CancelProof  # noqa: Y015
+
+class _ReconcileOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReconcileOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReconcileOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECONCILE_OUTCOME_UNSPECIFIED: _ReconcileOutcome.ValueType  # 0
+    """The upstream is asked, by the skill's lookup."""
+    RECONCILE_OUTCOME_HAPPENED: _ReconcileOutcome.ValueType  # 1
+    """It happened."""
+    RECONCILE_OUTCOME_DID_NOT_HAPPEN: _ReconcileOutcome.ValueType  # 2
+    """It did not happen."""
+
+class ReconcileOutcome(_ReconcileOutcome, metaclass=_ReconcileOutcomeEnumTypeWrapper):
+    """What a person says of a call whose outcome is unknown."""
+
+RECONCILE_OUTCOME_UNSPECIFIED: ReconcileOutcome.ValueType  # 0
+"""The upstream is asked, by the skill's lookup."""
+RECONCILE_OUTCOME_HAPPENED: ReconcileOutcome.ValueType  # 1
+"""It happened."""
+RECONCILE_OUTCOME_DID_NOT_HAPPEN: ReconcileOutcome.ValueType  # 2
+"""It did not happen."""
+Global___ReconcileOutcome: _TypeAlias = ReconcileOutcome  # noqa: Y015
+
 @_typing.final
 class Skill(_message.Message):
     """A tool that agents may use, as its file declares it."""
@@ -86,6 +138,9 @@ class Skill(_message.Message):
     RISK_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     DEFINITION_DIGEST_FIELD_NUMBER: _builtins.int
+    OPENED_FIELD_NUMBER: _builtins.int
+    EGRESS_FIELD_NUMBER: _builtins.int
+    DESTRUCTIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, unique."""
     version: _builtins.str
@@ -100,6 +155,12 @@ class Skill(_message.Message):
     """Risk: low, medium, high or critical."""
     definition_digest: _builtins.str
     """SHA-256 of the definition, hex."""
+    opened: _builtins.bool
+    """A person has opened it for writing."""
+    egress: _policy_pb2.Egress.ValueType
+    """Where what it sends can go."""
+    destructive: _builtins.bool
+    """It removes or overwrites what cannot be brought back."""
     @_builtins.property
     def permissions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Permissions that it declares."""
@@ -120,10 +181,13 @@ class Skill(_message.Message):
         risk: _builtins.str = ...,
         timeout: _duration_pb2.Duration | None = ...,
         definition_digest: _builtins.str = ...,
+        opened: _builtins.bool = ...,
+        egress: _policy_pb2.Egress.ValueType = ...,
+        destructive: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_digest", b"definition_digest", "description", b"description", "effect_class", b"effect_class", "name", b"name", "parameters_json", b"parameters_json", "permissions", b"permissions", "risk", b"risk", "timeout", b"timeout", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_digest", b"definition_digest", "description", b"description", "destructive", b"destructive", "effect_class", b"effect_class", "egress", b"egress", "name", b"name", "opened", b"opened", "parameters_json", b"parameters_json", "permissions", b"permissions", "risk", b"risk", "timeout", b"timeout", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -286,6 +350,11 @@ class Call(_message.Message):
     DISPATCH_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
+    DISPATCHES_FIELD_NUMBER: _builtins.int
+    FALLBACK_FIELD_NUMBER: _builtins.int
+    FULL_RESULT_BYTES_FIELD_NUMBER: _builtins.int
+    FULL_RESULT_SHA256_FIELD_NUMBER: _builtins.int
+    REWRITTEN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name: call_ and a ULID."""
     skill: _builtins.str
@@ -308,6 +377,16 @@ class Call(_message.Message):
     """Tenant-keyed HMAC of the action digest, hex."""
     trace_id: _builtins.str
     """Trace that it belongs to, hex."""
+    dispatches: _builtins.int
+    """How often it was sent."""
+    fallback: _builtins.bool
+    """The result is what the skill's fallback gives, for the upstream failed too often."""
+    full_result_bytes: _builtins.int
+    """Size of the whole result in bytes, where result_json holds only head and tail of it; else 0."""
+    full_result_sha256: _builtins.str
+    """SHA-256 of the whole result, hex, where result_json holds only head and tail of it."""
+    rewritten: _builtins.bool
+    """Policy changed the arguments before they were decided on."""
     @_builtins.property
     def actor(self) -> _common_pb2.Actor:
         """Who asked for it."""
@@ -342,10 +421,15 @@ class Call(_message.Message):
         dispatch_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         trace_id: _builtins.str = ...,
+        dispatches: _builtins.int = ...,
+        fallback: _builtins.bool = ...,
+        full_result_bytes: _builtins.int = ...,
+        full_result_sha256: _builtins.str = ...,
+        rewritten: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "create_time", b"create_time", "dispatch_time", b"dispatch_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_digest_hmac", b"action_digest_hmac", "actor", b"actor", "agent_message", b"agent_message", "create_time", b"create_time", "decision_id", b"decision_id", "dispatch_time", b"dispatch_time", "end_time", b"end_time", "error_code", b"error_code", "id", b"id", "result_json", b"result_json", "review_id", b"review_id", "skill", b"skill", "state", b"state", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_digest_hmac", b"action_digest_hmac", "actor", b"actor", "agent_message", b"agent_message", "create_time", b"create_time", "decision_id", b"decision_id", "dispatch_time", b"dispatch_time", "dispatches", b"dispatches", "end_time", b"end_time", "error_code", b"error_code", "fallback", b"fallback", "full_result_bytes", b"full_result_bytes", "full_result_sha256", b"full_result_sha256", "id", b"id", "result_json", b"result_json", "review_id", b"review_id", "rewritten", b"rewritten", "skill", b"skill", "state", b"state", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,6 +466,212 @@ class GetCallRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
+    FULL_RESULT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the call."""
+    full_result: _builtins.bool
+    """The whole result, too, where it was cut."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        full_result: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["full_result", b"full_result", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCallRequest: _TypeAlias = GetCallRequest  # noqa: Y015
+
+@_typing.final
+class GetCallResponse(_message.Message):
+    """Answer of GetCall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    FULL_RESULT_FIELD_NUMBER: _builtins.int
+    full_result: _builtins.bytes
+    """The whole result as it was kept, when asked for and when it was cut."""
+    @_builtins.property
+    def call(self) -> Global___Call:
+        """The call."""
+
+    def __init__(
+        self,
+        *,
+        call: Global___Call | None = ...,
+        full_result: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "full_result", b"full_result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCallResponse: _TypeAlias = GetCallResponse  # noqa: Y015
+
+@_typing.final
+class SearchSkillsRequest(_message.Message):
+    """Request of SearchSkills."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_FIELD_NUMBER: _builtins.int
+    TOP_K_FIELD_NUMBER: _builtins.int
+    query: _builtins.str
+    """What is to be done, in words."""
+    top_k: _builtins.int
+    """Most skills to give; 0: 10."""
+    def __init__(
+        self,
+        *,
+        query: _builtins.str = ...,
+        top_k: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["query", b"query", "top_k", b"top_k"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchSkillsRequest: _TypeAlias = SearchSkillsRequest  # noqa: Y015
+
+@_typing.final
+class SkillHit(_message.Message):
+    """A skill that was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SKILL_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    score: _builtins.float
+    """How well it fits, 0 to 1, comparable within one answer."""
+    @_builtins.property
+    def skill(self) -> Global___Skill:
+        """The skill."""
+
+    def __init__(
+        self,
+        *,
+        skill: Global___Skill | None = ...,
+        score: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["skill", b"skill"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["score", b"score", "skill", b"skill"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkillHit: _TypeAlias = SkillHit  # noqa: Y015
+
+@_typing.final
+class SearchSkillsResponse(_message.Message):
+    """Answer of SearchSkills."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HITS_FIELD_NUMBER: _builtins.int
+    WORDS_ONLY_FIELD_NUMBER: _builtins.int
+    words_only: _builtins.bool
+    """Meaning could not be compared just now: words alone decided."""
+    @_builtins.property
+    def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SkillHit]:
+        """Skills, best first."""
+
+    def __init__(
+        self,
+        *,
+        hits: _abc.Iterable[Global___SkillHit] | None = ...,
+        words_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "words_only", b"words_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchSkillsResponse: _TypeAlias = SearchSkillsResponse  # noqa: Y015
+
+@_typing.final
+class ListCallsRequest(_message.Message):
+    """Request of ListCalls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SKILL_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Calls a page; 0: 50."""
+    page_token: _builtins.str
+    """Where the last page ended."""
+    state: Global___CallState.ValueType
+    """Only calls in this state; UNSPECIFIED: all."""
+    skill: _builtins.str
+    """Only calls of this skill."""
+    session_id: _builtins.str
+    """Only calls of this session."""
+    task_id: _builtins.str
+    """Only calls of this task."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        state: Global___CallState.ValueType = ...,
+        skill: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        task_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "session_id", b"session_id", "skill", b"skill", "state", b"state", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallsRequest: _TypeAlias = ListCallsRequest  # noqa: Y015
+
+@_typing.final
+class ListCallsResponse(_message.Message):
+    """Answer of ListCalls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Give it back for the next page; empty at the end."""
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Call]:
+        """Calls of this page, newest first, without arguments and results."""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___Call] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallsResponse: _TypeAlias = ListCallsResponse  # noqa: Y015
+
+@_typing.final
+class WatchCallRequest(_message.Message):
+    """Request of WatchCall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name of the call."""
     def __init__(
@@ -395,18 +685,18 @@ class GetCallRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetCallRequest: _TypeAlias = GetCallRequest  # noqa: Y015
+Global___WatchCallRequest: _TypeAlias = WatchCallRequest  # noqa: Y015
 
 @_typing.final
-class GetCallResponse(_message.Message):
-    """Answer of GetCall."""
+class WatchCallResponse(_message.Message):
+    """One message of WatchCall."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CALL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def call(self) -> Global___Call:
-        """The call."""
+        """The call as it stands."""
 
     def __init__(
         self,
@@ -419,4 +709,114 @@ class GetCallResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetCallResponse: _TypeAlias = GetCallResponse  # noqa: Y015
+Global___WatchCallResponse: _TypeAlias = WatchCallResponse  # noqa: Y015
+
+@_typing.final
+class CancelCallRequest(_message.Message):
+    """Request of CancelCall. Exactly one of id and call_request_id is given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    CALL_REQUEST_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the call."""
+    call_request_id: _builtins.str
+    """The request_id that the call has, or would have, for this issuer. When no
+    such call has come yet it is refused when it comes.
+    """
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        call_request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_request_id", b"call_request_id", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelCallRequest: _TypeAlias = CancelCallRequest  # noqa: Y015
+
+@_typing.final
+class CancelCallResponse(_message.Message):
+    """Answer of CancelCall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    proof: Global___CancelProof.ValueType
+    """What that proves."""
+    @_builtins.property
+    def call(self) -> Global___Call:
+        """The call as it stands."""
+
+    def __init__(
+        self,
+        *,
+        call: Global___Call | None = ...,
+        proof: Global___CancelProof.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "proof", b"proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelCallResponse: _TypeAlias = CancelCallResponse  # noqa: Y015
+
+@_typing.final
+class ReconcileCallRequest(_message.Message):
+    """Request of ReconcileCall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the call."""
+    outcome: Global___ReconcileOutcome.ValueType
+    """What a person says; UNSPECIFIED asks the upstream. Operators and tenant admins only."""
+    comment: _builtins.str
+    """How that person knows; needed with an outcome."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        outcome: Global___ReconcileOutcome.ValueType = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "id", b"id", "outcome", b"outcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReconcileCallRequest: _TypeAlias = ReconcileCallRequest  # noqa: Y015
+
+@_typing.final
+class ReconcileCallResponse(_message.Message):
+    """Answer of ReconcileCall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call(self) -> Global___Call:
+        """The call as it stands; still UNKNOWN when the upstream could not tell."""
+
+    def __init__(
+        self,
+        *,
+        call: Global___Call | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReconcileCallResponse: _TypeAlias = ReconcileCallResponse  # noqa: Y015

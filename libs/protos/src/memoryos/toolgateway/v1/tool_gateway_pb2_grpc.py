@@ -50,10 +50,35 @@ class ToolGatewayStub:
                 request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CallSkillRequest.SerializeToString,
                 response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CallSkillResponse.FromString,
                 _registered_method=True)
+        self.SearchSkills = channel.unary_unary(
+                '/memoryos.toolgateway.v1.ToolGateway/SearchSkills',
+                request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.SearchSkillsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.SearchSkillsResponse.FromString,
+                _registered_method=True)
         self.GetCall = channel.unary_unary(
                 '/memoryos.toolgateway.v1.ToolGateway/GetCall',
                 request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.GetCallRequest.SerializeToString,
                 response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.GetCallResponse.FromString,
+                _registered_method=True)
+        self.ListCalls = channel.unary_unary(
+                '/memoryos.toolgateway.v1.ToolGateway/ListCalls',
+                request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ListCallsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ListCallsResponse.FromString,
+                _registered_method=True)
+        self.WatchCall = channel.unary_stream(
+                '/memoryos.toolgateway.v1.ToolGateway/WatchCall',
+                request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.WatchCallRequest.SerializeToString,
+                response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.WatchCallResponse.FromString,
+                _registered_method=True)
+        self.CancelCall = channel.unary_unary(
+                '/memoryos.toolgateway.v1.ToolGateway/CancelCall',
+                request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CancelCallRequest.SerializeToString,
+                response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CancelCallResponse.FromString,
+                _registered_method=True)
+        self.ReconcileCall = channel.unary_unary(
+                '/memoryos.toolgateway.v1.ToolGateway/ReconcileCall',
+                request_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ReconcileCallRequest.SerializeToString,
+                response_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ReconcileCallResponse.FromString,
                 _registered_method=True)
 
 
@@ -83,8 +108,43 @@ class ToolGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SearchSkills(self, request, context):
+        """Finds skills by what they are for, in Chinese and English, among those that ListSkills would give.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetCall(self, request, context):
         """Gives one call of the journal.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCalls(self, request, context):
+        """Lists calls, newest first, without contents.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchCall(self, request, context):
+        """Streams one call whenever it changes state, until it has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelCall(self, request, context):
+        """Withdraws a call that was not sent, also one that has not come yet, and proves which it was.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReconcileCall(self, request, context):
+        """Ends a call whose outcome is unknown: by asking the upstream, or by the word of a person.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,10 +168,35 @@ def add_ToolGatewayServicer_to_server(servicer, server):
                     request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CallSkillRequest.FromString,
                     response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CallSkillResponse.SerializeToString,
             ),
+            'SearchSkills': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchSkills,
+                    request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.SearchSkillsRequest.FromString,
+                    response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.SearchSkillsResponse.SerializeToString,
+            ),
             'GetCall': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCall,
                     request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.GetCallRequest.FromString,
                     response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.GetCallResponse.SerializeToString,
+            ),
+            'ListCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCalls,
+                    request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ListCallsRequest.FromString,
+                    response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ListCallsResponse.SerializeToString,
+            ),
+            'WatchCall': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchCall,
+                    request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.WatchCallRequest.FromString,
+                    response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.WatchCallResponse.SerializeToString,
+            ),
+            'CancelCall': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelCall,
+                    request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CancelCallRequest.FromString,
+                    response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CancelCallResponse.SerializeToString,
+            ),
+            'ReconcileCall': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReconcileCall,
+                    request_deserializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ReconcileCallRequest.FromString,
+                    response_serializer=memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ReconcileCallResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -207,6 +292,33 @@ class ToolGateway:
             _registered_method=True)
 
     @staticmethod
+    def SearchSkills(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.toolgateway.v1.ToolGateway/SearchSkills',
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.SearchSkillsRequest.SerializeToString,
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.SearchSkillsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetCall(request,
             target,
             options=(),
@@ -223,6 +335,114 @@ class ToolGateway:
             '/memoryos.toolgateway.v1.ToolGateway/GetCall',
             memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.GetCallRequest.SerializeToString,
             memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.GetCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.toolgateway.v1.ToolGateway/ListCalls',
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ListCallsRequest.SerializeToString,
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ListCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/memoryos.toolgateway.v1.ToolGateway/WatchCall',
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.WatchCallRequest.SerializeToString,
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.WatchCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.toolgateway.v1.ToolGateway/CancelCall',
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CancelCallRequest.SerializeToString,
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.CancelCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReconcileCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.toolgateway.v1.ToolGateway/ReconcileCall',
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ReconcileCallRequest.SerializeToString,
+            memoryos_dot_toolgateway_dot_v1_dot_tool__gateway__pb2.ReconcileCallResponse.FromString,
             options,
             channel_credentials,
             insecure,

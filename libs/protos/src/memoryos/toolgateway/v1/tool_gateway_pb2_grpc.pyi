@@ -41,8 +41,18 @@ class ToolGatewayStub:
     """Makes a call, or tells what became of it when it was made before. A parked
     call goes on when it is called again after its review.
     """
+    SearchSkills: _grpc.UnaryUnaryMultiCallable[_tool_gateway_pb2.SearchSkillsRequest, _tool_gateway_pb2.SearchSkillsResponse]
+    """Finds skills by what they are for, in Chinese and English, among those that ListSkills would give."""
     GetCall: _grpc.UnaryUnaryMultiCallable[_tool_gateway_pb2.GetCallRequest, _tool_gateway_pb2.GetCallResponse]
     """Gives one call of the journal."""
+    ListCalls: _grpc.UnaryUnaryMultiCallable[_tool_gateway_pb2.ListCallsRequest, _tool_gateway_pb2.ListCallsResponse]
+    """Lists calls, newest first, without contents."""
+    WatchCall: _grpc.UnaryStreamMultiCallable[_tool_gateway_pb2.WatchCallRequest, _tool_gateway_pb2.WatchCallResponse]
+    """Streams one call whenever it changes state, until it has ended."""
+    CancelCall: _grpc.UnaryUnaryMultiCallable[_tool_gateway_pb2.CancelCallRequest, _tool_gateway_pb2.CancelCallResponse]
+    """Withdraws a call that was not sent, also one that has not come yet, and proves which it was."""
+    ReconcileCall: _grpc.UnaryUnaryMultiCallable[_tool_gateway_pb2.ReconcileCallRequest, _tool_gateway_pb2.ReconcileCallResponse]
+    """Ends a call whose outcome is unknown: by asking the upstream, or by the word of a person."""
 
 @_typing.type_check_only
 class ToolGatewayAsyncStub(ToolGatewayStub):
@@ -57,8 +67,18 @@ class ToolGatewayAsyncStub(ToolGatewayStub):
     """Makes a call, or tells what became of it when it was made before. A parked
     call goes on when it is called again after its review.
     """
+    SearchSkills: _aio.UnaryUnaryMultiCallable[_tool_gateway_pb2.SearchSkillsRequest, _tool_gateway_pb2.SearchSkillsResponse]  # type: ignore[assignment]
+    """Finds skills by what they are for, in Chinese and English, among those that ListSkills would give."""
     GetCall: _aio.UnaryUnaryMultiCallable[_tool_gateway_pb2.GetCallRequest, _tool_gateway_pb2.GetCallResponse]  # type: ignore[assignment]
     """Gives one call of the journal."""
+    ListCalls: _aio.UnaryUnaryMultiCallable[_tool_gateway_pb2.ListCallsRequest, _tool_gateway_pb2.ListCallsResponse]  # type: ignore[assignment]
+    """Lists calls, newest first, without contents."""
+    WatchCall: _aio.UnaryStreamMultiCallable[_tool_gateway_pb2.WatchCallRequest, _tool_gateway_pb2.WatchCallResponse]  # type: ignore[assignment]
+    """Streams one call whenever it changes state, until it has ended."""
+    CancelCall: _aio.UnaryUnaryMultiCallable[_tool_gateway_pb2.CancelCallRequest, _tool_gateway_pb2.CancelCallResponse]  # type: ignore[assignment]
+    """Withdraws a call that was not sent, also one that has not come yet, and proves which it was."""
+    ReconcileCall: _aio.UnaryUnaryMultiCallable[_tool_gateway_pb2.ReconcileCallRequest, _tool_gateway_pb2.ReconcileCallResponse]  # type: ignore[assignment]
+    """Ends a call whose outcome is unknown: by asking the upstream, or by the word of a person."""
 
 class ToolGatewayServicer(metaclass=_abc_1.ABCMeta):
     """Carries out tool calls: validated, decided, journaled, at most once."""
@@ -90,11 +110,51 @@ class ToolGatewayServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def SearchSkills(
+        self,
+        request: _tool_gateway_pb2.SearchSkillsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tool_gateway_pb2.SearchSkillsResponse, _abc.Awaitable[_tool_gateway_pb2.SearchSkillsResponse]]:
+        """Finds skills by what they are for, in Chinese and English, among those that ListSkills would give."""
+
+    @_abc_1.abstractmethod
     def GetCall(
         self,
         request: _tool_gateway_pb2.GetCallRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_gateway_pb2.GetCallResponse, _abc.Awaitable[_tool_gateway_pb2.GetCallResponse]]:
         """Gives one call of the journal."""
+
+    @_abc_1.abstractmethod
+    def ListCalls(
+        self,
+        request: _tool_gateway_pb2.ListCallsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tool_gateway_pb2.ListCallsResponse, _abc.Awaitable[_tool_gateway_pb2.ListCallsResponse]]:
+        """Lists calls, newest first, without contents."""
+
+    @_abc_1.abstractmethod
+    def WatchCall(
+        self,
+        request: _tool_gateway_pb2.WatchCallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_tool_gateway_pb2.WatchCallResponse], _abc.AsyncIterator[_tool_gateway_pb2.WatchCallResponse]]:
+        """Streams one call whenever it changes state, until it has ended."""
+
+    @_abc_1.abstractmethod
+    def CancelCall(
+        self,
+        request: _tool_gateway_pb2.CancelCallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tool_gateway_pb2.CancelCallResponse, _abc.Awaitable[_tool_gateway_pb2.CancelCallResponse]]:
+        """Withdraws a call that was not sent, also one that has not come yet, and proves which it was."""
+
+    @_abc_1.abstractmethod
+    def ReconcileCall(
+        self,
+        request: _tool_gateway_pb2.ReconcileCallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tool_gateway_pb2.ReconcileCallResponse, _abc.Awaitable[_tool_gateway_pb2.ReconcileCallResponse]]:
+        """Ends a call whose outcome is unknown: by asking the upstream, or by the word of a person."""
 
 def add_ToolGatewayServicer_to_server(servicer: ToolGatewayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,106 @@
+"""What a session has seen, and what its user has said in it (DESIGN §5).
+
+    async with db.scoped(scope) as tx:
+        note(tx, scope, {Fact.UNTRUSTED_CONTENT}, source="skill:web.fetch")   # before the content is handed out
+        facts = await facts_of(tx, scope, keys)                               # policy, before it asks the rules
+
+Session and user come from the token of the call. Facts are only ever added: a
+detour through memory, another agent or a retry takes none away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from memoryos_core.scope import Scope
+from memoryos_core.sealing import TenantKeys
+from memoryos_core.words import words_of
+
+from memoryos_postgres.transaction import Tx
+
+WORDS_MAX: Final = 4_000
+"""Words of one message that are kept; a longer one is a document, not an order."""
+MESSAGES_MAX: Final = 200
+"""Latest messages of a session whose words count as said."""
+SESSIONLESS_HOURS: Final = 24
+"""How long what was seen outside of any session counts for its user."""
+
+_NOTE: Final = (
+    "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name)"
+    " VALUES (%(tenant)s, %(holder)s, %(fact)s, %(source)s, %(user)s) ON CONFLICT DO NOTHING"
+)
+_NOTE_SAID: Final = (
+    "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name, words)"
+    " VALUES (%(tenant)s, %(holder)s, 'said', %(source)s, %(user)s, %(words)s) ON CONFLICT DO NOTHING"
+)
+_FACTS: Final = (
+    "(SELECT fact, source, words FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact <> 'said'"
+    " AND (%(hours)s = 0 OR create_time > clock_timestamp() - make_interval(hours => %(hours)s))"
+    " ORDER BY create_time LIMIT 64)"
+    " UNION ALL"
+    " (SELECT fact, source, words FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact = 'said' ORDER BY create_time DESC LIMIT %(messages)s)"
+)
+
+
+class Fact(StrEnum):
+    """What a session has seen."""
+
+    UNTRUSTED_CONTENT = "untrusted_content"
+    PERSONAL_DATA = "personal_data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFacts:
+    """What is known of one session. `sources` names where its facts came by, for people."""
+
+    seen: frozenset[Fact] = frozenset()
+    sources: tuple[str, ...] = ()
+    words: frozenset[int] = frozenset()
+
+    def said(self, keys: TenantKeys, text: str) -> bool:
+        """Tell whether the user said every word of `text` in this session; a text without words is nothing said."""
+        words = words_of(text)
+        return bool(words) and all(keys.token_hash(word) in self.words for word in words)
+
+
+def holder_of(scope: Scope) -> str:
+    """Give whose facts a call adds to and is judged by: its session's, else its user's."""
+    return scope.session_id or f"user:{scope.user}"
+
+
+def note(tx: Tx, scope: Scope, facts: Iterable[Fact], *, source: str) -> None:
+    """Add facts at the end of the transaction that hands the content out, or that keeps it."""
+    for fact in facts:
+        params = {"tenant": scope.tenant, "holder": holder_of(scope), "user": scope.user, "source": source}
+        tx.defer(_NOTE, {**params, "fact": fact.value})
+
+
+def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, message_id: str, text: str) -> None:
+    """Add the words of a message that the user wrote; what an agent puts into the user's mouth is left out."""
+    if scope.chain or "agent" in scope.roles:
+        return
+    words = sorted(words_of(text))[:WORDS_MAX]
+    params = {"tenant": scope.tenant, "holder": session_id, "source": message_id, "user": scope.user}
+    tx.defer(_NOTE_SAID, {**params, "words": [keys.token_hash(word) for word in words]})
+
+
+async def facts_of(tx: Tx, scope: Scope) -> SessionFacts:
+    """Give what is known of the session of a call."""
+    params = {
+        "tenant": scope.tenant,
+        "holder": holder_of(scope),
+        "messages": MESSAGES_MAX,
+        "hours": 0 if scope.session_id else SESSIONLESS_HOURS,
+    }
+    rows = await tx.fetch_all(_FACTS, params)
+    seen = [row for row in rows if row["fact"] != "said"]
+    return SessionFacts(
+        seen=frozenset(Fact(row["fact"]) for row in seen),
+        sources=tuple(dict.fromkeys(row["source"] for row in seen)),
+        words=frozenset(word for row in rows if row["fact"] == "said" for word in row["words"]),
+    )

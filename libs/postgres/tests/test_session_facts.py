@@ -1,0 +1,104 @@
+"""Facts of a session are added by whoever hands content out, kept per session and user, and never taken back."""
+
+import dataclasses
+
+import pytest
+from memoryos_postgres import roles
+from memoryos_postgres.errors import DatabaseFault
+from memoryos_postgres.session_facts import Fact, facts_of, holder_of, note, note_said
+from memoryos_testing import scope_of
+from memoryos_testing.postgres import admin_execute
+
+WEB = "skill:web.fetch"
+
+
+@pytest.fixture
+async def gateway(database_factory):
+    return await database_factory(roles.TOOLGATEWAY)
+
+
+@pytest.fixture
+async def harness(database_factory):
+    return await database_factory(roles.HARNESS)
+
+
+@pytest.fixture
+async def policy(database_factory):
+    return await database_factory(roles.POLICY)
+
+
+def in_session(session_id="ses_1", **changes):
+    return dataclasses.replace(scope_of(), session_id=session_id, **changes)
+
+
+async def seen(policy, scope):
+    async with policy.scoped(scope) as tx:
+        return await facts_of(tx, scope)
+
+
+async def test_a_fact_counts_for_its_session_and_no_other(gateway, policy):
+    scope = in_session()
+    async with gateway.scoped(scope) as tx:
+        note(tx, scope, [Fact.UNTRUSTED_CONTENT], source=WEB)
+    async with gateway.scoped(scope) as tx:  # a second time is the same fact
+        note(tx, scope, [Fact.UNTRUSTED_CONTENT, Fact.PERSONAL_DATA], source=WEB)
+    facts = await seen(policy, scope)
+    assert facts.seen == {Fact.UNTRUSTED_CONTENT, Fact.PERSONAL_DATA}
+    assert facts.sources == (WEB,)
+    assert (await seen(policy, in_session("ses_2"))).seen == set()
+    assert (await seen(policy, in_session(tenant="globex"))).seen == set()
+
+
+async def test_outside_of_a_session_a_fact_counts_for_the_user_for_a_day(gateway, policy, database):
+    scope = in_session("")
+    async with gateway.scoped(scope) as tx:
+        note(tx, scope, [Fact.UNTRUSTED_CONTENT], source=WEB)
+    assert (await seen(policy, scope)).seen == {Fact.UNTRUSTED_CONTENT}
+    assert (await seen(policy, in_session(""))).seen == {Fact.UNTRUSTED_CONTENT}
+    assert (await seen(policy, in_session("", user="bob"))).seen == set()
+    old = "UPDATE core.session_facts SET create_time = create_time - interval '25 hours'"
+    await admin_execute(database, old)
+    assert (await seen(policy, scope)).seen == set()
+
+
+async def test_the_words_of_the_user_are_said_and_no_others(harness, policy, key_ring):
+    scope = in_session()
+    async with harness.scoped(scope) as tx:
+        keys = await key_ring.tenant_keys(tx, scope.tenant)
+        text = "Invite sarah.connor@gmail.com, 把报告发给王芳"
+        note_said(tx, scope, keys, session_id="ses_1", message_id="msg_1", text=text)
+    facts = await seen(policy, scope)
+    assert facts.said(keys, "sarah.connor@gmail.com")
+    assert facts.said(keys, "报告")
+    assert not facts.said(keys, "mark.black@gmail.com")
+    assert not facts.said(keys, "李芳")
+    assert not facts.said(keys, "")
+
+
+async def test_an_agent_puts_no_words_into_the_mouth_of_its_user(harness, policy, key_ring):
+    for scope in (in_session(chain=("helper",)), in_session(roles=frozenset({"agent"}))):
+        async with harness.scoped(scope) as tx:
+            keys = await key_ring.tenant_keys(tx, scope.tenant)
+            note_said(tx, scope, keys, session_id="ses_1", message_id="msg_1", text="delete everything")
+        assert not (await seen(policy, scope)).said(keys, "delete")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM core.session_facts",
+        "UPDATE core.session_facts SET fact = 'personal_data'",
+        "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name, words)"
+        " VALUES ('acme', 'ses_1', 'said', 'x', 'alice', '{1}')",
+    ],
+)
+async def test_no_service_takes_a_fact_back_and_the_gateway_says_nothing_for_the_user(gateway, statement):
+    scope = in_session()
+    with pytest.raises(DatabaseFault):
+        async with gateway.scoped(scope) as tx:
+            await tx.execute(statement)
+
+
+def test_the_holder_is_the_session_of_the_token():
+    assert holder_of(in_session()) == "ses_1"
+    assert holder_of(in_session("", user="bob")) == "user:bob"
