@@ -20,15 +20,7 @@ from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 from memoryos_memoryfs.domain.points import Former, Mark
 from memoryos_memoryfs.ports.history import Position
 
-_COLUMNS: Final = (
-    "id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,"
-    " forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,"
-    " superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count"
-)
-QUERIES: Final = {
-    name: text.replace("/*columns*/", _COLUMNS)
-    for name, text in queries.load("memoryos_memoryfs", "sql/history.sql").items()
-}
+QUERIES: Final = queries.load("memoryos_memoryfs", "sql/history.sql")
 _TIERS: Final = queries.load("memoryos_memoryfs", "sql/upkeep.sql")
 _REVISION_MAX: Final = 2**62
 _FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)

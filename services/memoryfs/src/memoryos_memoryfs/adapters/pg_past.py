@@ -22,6 +22,7 @@ from memoryos_memoryfs.ports.transfer import PastItem, Point
 
 _PAST = queries.load("memoryos_memoryfs", "sql/past.sql")
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
+_CURRENT_VECTORS = queries.load("memoryos_memoryfs", "sql/reads.sql")["vectors_anywhere"]
 
 
 class PgPast:
@@ -58,7 +59,7 @@ class PgPast:
             params: dict[str, Any] = {"tenant": scope.tenant, "ids": list(ids), "clearance": scope.clearance}
             today = {row["id"] for row in await tx.fetch_all(_PAST["readable_today"], params)}
             rows = await tx.fetch_all(
-                _PAST["past_items"], {**params, "snapshot": point.snapshot, "history": history}, binary=True
+                _PAST["past_items"], {**params, "point": point.snapshot, "history": history}, binary=True
             )
             rows = [row for row in rows if row["id"] in today and row["sensitivity"] <= scope.clearance]
             kept = await self._vectors(session, rows) if vectors else {}
@@ -77,7 +78,7 @@ class PgPast:
             "ids": sorted({row["id"] for row in rows}),
         }
         current = {row["id"]: row["revision"] for row in rows if row["current"]}
-        found = await session.tx.fetch_all(_PAST["current_vectors"], params, binary=True)
+        found = await session.tx.fetch_all(_CURRENT_VECTORS, params, binary=True)
         kept = {(r["item_id"], current[r["item_id"]]): read_halfvec(r["vec"]) for r in found if r["item_id"] in current}
         for row in await session.tx.fetch_all(_QUERIES["revision_vectors"], params, binary=True):
             kept.setdefault((row["item_id"], row["revision"]), read_halfvec(row["vec"]))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database, queries
-from memoryos_postgres.transaction import Row, Tx
 from memoryos_vectors.halfvec import read_halfvec
 from memoryos_vectors.ports import Vector
 
@@ -80,10 +79,10 @@ class PgInspector:
         params: dict[str, Any] = {"tenant": scope.tenant, "ids": list(ids), "at": as_of}
         async with self._database.upkeep(scope.tenant) as tx:
             items = PgItems(Session(shared=self._shared, tx=tx, scope=scope))
-            today = {item.id: item for item in await items.opened(await _rows(tx, "inspected", params))}
+            today = await items.find(ids)
             if as_of is None:
                 return today
-            rows = await _rows(tx, "inspected_then", params)
+            rows = await tx.fetch_all(_QUERIES["inspected_then"], params, binary=True)
             then = {item.id: item for item in await items.opened(rows)}
         gone = {row["id"] for row in rows if row["forgotten_then"]}
         return {
@@ -91,10 +90,6 @@ class PgInspector:
             for item_id, item in then.items()
             if item_id in today
         }
-
-
-async def _rows(tx: Tx, name: str, params: Mapping[str, Any]) -> list[Row]:
-    return await tx.fetch_all(_QUERIES[name], params, binary=True)
 
 
 def _labelled(then: Item, today: Item, *, forgotten: bool) -> Item:

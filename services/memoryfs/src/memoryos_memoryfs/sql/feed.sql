@@ -9,17 +9,11 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon;
 SELECT r.*, now.sensitivity AS now_sensitivity, now.state AS now_state, now.path_id AS now_path_id,
     before.state AS before_state, before.sensitivity AS before_sensitivity, before.path_id AS before_path_id
 FROM (
-    SELECT tenant, xid, id, revision, path_id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin,
-        confidence, importance, state, forgotten_from, valid_from, valid_to, create_time, update_time, expire_time,
-        tier, etag, derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count,
-        cause, actor, trace_id
+    SELECT tenant, xid, path_id, /*item_columns*/, cause, actor, trace_id
     FROM memoryfs.items
     WHERE tenant = %(tenant)s AND xid >= %(from_xid)s::xid8 AND xid < %(horizon)s::xid8
     UNION ALL
-    SELECT tenant, xid, id, revision, path_id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin,
-        confidence, importance, state, forgotten_from, valid_from, valid_to, create_time, update_time, expire_time,
-        tier, etag, derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count,
-        cause, actor, trace_id
+    SELECT tenant, xid, path_id, /*item_columns*/, cause, actor, trace_id
     FROM memoryfs.item_revisions
     WHERE tenant = %(tenant)s AND xid >= %(from_xid)s::xid8 AND xid < %(horizon)s::xid8
 ) AS r

@@ -11,10 +11,10 @@ SELECT r.*,
         WHERE b.tenant = %(tenant)s AND b.id = r.id AND b.revision = r.revision - 1
     ) AS from_state
 FROM (
-    SELECT /*columns*/, actor, cause, trace_id
+    SELECT /*item_columns*/, actor, cause, trace_id
     FROM memoryfs.items WHERE tenant = %(tenant)s AND id = %(id)s AND revision <= %(revision)s
     UNION ALL
-    SELECT /*columns*/, actor, cause, trace_id
+    SELECT /*item_columns*/, actor, cause, trace_id
     FROM memoryfs.item_revisions WHERE tenant = %(tenant)s AND id = %(id)s AND revision <= %(revision)s
 ) AS r
 ORDER BY r.revision DESC
@@ -28,7 +28,7 @@ ORDER BY revision DESC, change_time DESC
 LIMIT %(limit)s;
 
 -- name: find_revisions
-SELECT /*columns*/
+SELECT /*item_columns*/
 FROM memoryfs.item_revisions
 JOIN unnest(%(ids)s::text[], %(revisions)s::int8[]) AS asked (item_id, number) ON id = item_id AND revision = number
 WHERE tenant = %(tenant)s;
@@ -118,18 +118,9 @@ SELECT pg_current_snapshot()::text AS point, clock_timestamp() AS now, (
 ) AS counts;
 
 -- name: count_survivors
-SELECT count(*) FROM (
-    SELECT i.id FROM memoryfs.items i
-    WHERE i.tenant = %(tenant)s AND i.path_id = ANY (%(path_ids)s::int4[])
-        AND pg_visible_in_snapshot(i.xid, %(point)s::pg_snapshot)
-        AND (%(owner)s::int4 IS NULL OR i.owner = %(owner)s::int4)
-    UNION ALL
-    SELECT r.id FROM memoryfs.item_revisions r
-    WHERE r.tenant = %(tenant)s AND r.path_id = ANY (%(path_ids)s::int4[])
-        AND pg_visible_in_snapshot(r.xid, %(point)s::pg_snapshot)
-        AND NOT pg_visible_in_snapshot(r.replace_xid, %(point)s::pg_snapshot)
-        AND (%(owner)s::int4 IS NULL OR r.owner = %(owner)s::int4)
-) AS survived;
+SELECT count(*) FROM (/*seen_at_point*/) AS seen
+WHERE path_id = ANY (%(path_ids)s::int4[]) AND NOT replaced
+    AND (%(owner)s::int4 IS NULL OR owner = %(owner)s::int4);
 
 -- name: lock_snapshots
 SELECT pg_advisory_xact_lock(hashtextextended(%(name)s, 12));

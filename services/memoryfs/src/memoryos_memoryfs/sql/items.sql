@@ -115,16 +115,12 @@ FROM unnest(
 WHERE i.tenant = %(tenant)s AND i.id = n.id;
 
 -- name: find_items
-SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+SELECT /*item_columns*/
 FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
 
 -- name: lock_items
-SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+SELECT /*item_columns*/
 FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
 ORDER BY id

@@ -13,33 +13,14 @@ SELECT pg_current_snapshot()::text AS snapshot,
     ) AS ids;
 
 -- name: past_items
--- The named items as a snapshot saw them, by today's readers; `earlier` rows are revisions replaced before it.
-SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count, false AS earlier, true AS current
-FROM memoryfs.items
-WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
-    AND pg_visible_in_snapshot(xid, %(snapshot)s::pg_snapshot)
-UNION ALL
-SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count,
-    pg_visible_in_snapshot(replace_xid, %(snapshot)s::pg_snapshot) AS earlier, false AS current
-FROM memoryfs.item_revisions
-WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
-    AND pg_visible_in_snapshot(xid, %(snapshot)s::pg_snapshot)
-    AND (%(history)s OR NOT pg_visible_in_snapshot(replace_xid, %(snapshot)s::pg_snapshot));
+-- The named items as a point saw them, by today's readers; with `history` also their revisions replaced before it.
+SELECT /*item_columns*/, current
+FROM (/*seen_at_point*/) AS seen
+WHERE id = ANY (%(ids)s::text[]) AND (%(history)s OR NOT replaced);
 
 -- name: readable_today
 SELECT id FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND state IN (1, 2, 3) AND sensitivity <= %(clearance)s;
-
--- name: current_vectors
-SELECT item_id, vec FROM memoryfs.item_vectors
-WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[])
-UNION ALL
-SELECT item_id, vec FROM memoryfs.parked_vectors
-WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[]);
 
 -- name: insert_past
 INSERT INTO memoryfs.item_revisions (

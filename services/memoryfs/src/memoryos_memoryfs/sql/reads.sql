@@ -70,21 +70,15 @@ WITH matching AS MATERIALIZED (
     ORDER BY create_time DESC, id DESC
     LIMIT %(limit)s
 )
-SELECT (SELECT count(*) FROM matching) AS matching_count, id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+SELECT (SELECT count(*) FROM matching) AS matching_count, /*item_columns*/
 FROM (
     SELECT i.* FROM chosen JOIN (
-        SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-            superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+        SELECT /*item_columns*/
         FROM memoryfs.items WHERE tenant = %(tenant)s
     ) AS i USING (id, revision)
     UNION ALL
     SELECT r.* FROM chosen JOIN (
-        SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-            forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-            superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+        SELECT /*item_columns*/
         FROM memoryfs.item_revisions WHERE tenant = %(tenant)s
     ) AS r USING (id, revision)
 ) AS found
@@ -100,13 +94,6 @@ UNION ALL
 SELECT item_id, vec FROM memoryfs.parked_vectors
 WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s::text[]);
 
--- name: inspected
-SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-    forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag, derived_from,
-    superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
-FROM memoryfs.items
-WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
-
 -- name: inspected_then
 -- The revisions that were current at an instant; forgotten_then tells that the item was forgotten at it.
 SELECT past.*, coalesce((
@@ -115,15 +102,11 @@ SELECT past.*, coalesce((
         ORDER BY c.change_time DESC LIMIT 1
     ), false) AS forgotten_then
 FROM (
-    SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-        forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
-        derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+    SELECT /*item_columns*/
     FROM memoryfs.items
     WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND update_time <= %(at)s
     UNION ALL
-    SELECT id, sealed, tags, owner, user_label, acl, sensitivity, trust, origin, confidence, importance, state,
-        forgotten_from, valid_from, valid_to, create_time, update_time, expire_time, tier, revision, etag,
-        derived_from, superseded_by, embedding_model, embed_state, pinned, flags, corroboration_count
+    SELECT /*item_columns*/
     FROM memoryfs.item_revisions
     WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND update_time <= %(at)s AND replace_time > %(at)s
 ) AS past;
