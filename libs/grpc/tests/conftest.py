@@ -14,7 +14,7 @@ from memoryos.erasure.v1 import erasure_pb2_grpc  # noqa: F401  registers its se
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
 from memoryos.jobs.v1 import jobs_pb2_grpc  # noqa: F401  registers its service
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
-from memoryos.policy.v1 import reviews_pb2, reviews_pb2_grpc
+from memoryos.policy.v1 import reviews_pb2_grpc
 from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
 from memoryos_core.keys import KeySet, PrivateKey, Use
@@ -65,20 +65,13 @@ class ScriptedTasks(tasks_pb2_grpc.TasksServicer):
         return tasks_pb2.ListStepsResponse()
 
 
+async def _nothing(servicer: Any, request: Any, context: Any, empty: Any) -> Any:
+    return empty
+
+
+@completed("memoryos.policy.v1.Reviews", _nothing)
 class EmptyReviews(reviews_pb2_grpc.ReviewsServicer):
     """Reviews that answer with nothing."""
-
-    async def OpenReview(self, request: Any, context: Any) -> Any:
-        return reviews_pb2.OpenReviewResponse()
-
-    async def ListReviews(self, request: Any, context: Any) -> Any:
-        return reviews_pb2.ListReviewsResponse()
-
-    async def GetReview(self, request: Any, context: Any) -> Any:
-        return reviews_pb2.GetReviewResponse()
-
-    async def ResolveReview(self, request: Any, context: Any) -> Any:
-        return reviews_pb2.ResolveReviewResponse()
 
 
 @dataclass

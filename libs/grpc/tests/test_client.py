@@ -14,12 +14,14 @@ from memoryos_core.ids import UlidSource
 from memoryos_core.tokens import SERVICE_TTL_S_MAX, TokenSigner
 from memoryos_grpc import NoCaller, caller, remote_error, scope, subject_token
 from memoryos_grpc.client.service_tokens import ServiceTokens
+from memoryos_testing.servicers import completed
 
 MEM = "mem_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 GET = memoryfs_pb2.GetRequest(id=MEM)
 CALL_SKILL = tool_gateway_pb2.CallSkillRequest(skill="s", arguments_json=b"{}", request_id="r")
 
 
+@completed("memoryos.toolgateway.v1.ToolGateway", lambda self, request, context, empty: self._answer(empty))
 class Flaky(tool_gateway_pb2_grpc.ToolGatewayServicer):
     """A gateway that is unavailable the first times."""
 
@@ -32,18 +34,6 @@ class Flaky(tool_gateway_pb2_grpc.ToolGatewayServicer):
         if self.calls <= self.failures:
             raise DependencyUnavailable
         return answer
-
-    async def ListSkills(self, request, context):
-        return await self._answer(tool_gateway_pb2.ListSkillsResponse())
-
-    async def GetSkill(self, request, context):
-        return await self._answer(tool_gateway_pb2.GetSkillResponse())
-
-    async def CallSkill(self, request, context):
-        return await self._answer(tool_gateway_pb2.CallSkillResponse())
-
-    async def GetCall(self, request, context):
-        return await self._answer(tool_gateway_pb2.GetCallResponse())
 
 
 async def flaky_stub(site, failures):

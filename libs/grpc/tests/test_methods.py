@@ -81,8 +81,23 @@ def test_what_may_be_retried_only_reads_or_names_itself():
         "/memoryos.policy.v1.Reviews/OpenReview",  # its call_id
         "/memoryos.erasure.v1.Erasure/Erase",  # what is erased is erased
         "/memoryos.jobs.v1.Jobs/CancelJob",  # a job is cancelled once
+        "/memoryos.toolgateway.v1.ToolGateway/CancelCall",  # so is a call
+        "/memoryos.toolgateway.v1.ToolGateway/ReconcileCall",  # and it ends once
     }
-    reading = ("Get", "List", "Read", "Watch", "Stat", "Find", "Diff", "Lineage", "History", "Export", "Explain")
+    reading = (
+        "Get",
+        "Search",
+        "List",
+        "Read",
+        "Watch",
+        "Stat",
+        "Find",
+        "Diff",
+        "Lineage",
+        "History",
+        "Export",
+        "Explain",
+    )
     for name, method in proto_methods().items():
         if METHOD_RULES[name].safe and name not in by_other_means and not method.name.startswith(reading):
             assert "request_id" in method.input_type.fields_by_name, name

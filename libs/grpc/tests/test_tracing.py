@@ -14,6 +14,7 @@ from memoryos_grpc import subject_token
 from memoryos_telemetry import continue_trace, current_trace_id, current_traceparent, trace_tree
 from memoryos_telemetry.span_file import span_files
 from memoryos_telemetry.span_lines import read_lines
+from memoryos_testing.servicers import completed
 
 MEM = "mem_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 CALL = "call_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -26,6 +27,10 @@ def ended_spans(site):
     return {(s.kind, s.name.rpartition("/")[2]): s for s in lines if s.end_ns is not None}
 
 
+async def nothing(servicer, request, context, empty):
+    return empty
+
+
 async def until(condition, timeout_s=5.0):
     """Wait until `condition` holds; spans end in callbacks right after the call."""
     async with asyncio.timeout(timeout_s):
@@ -33,21 +38,13 @@ async def until(condition, timeout_s=5.0):
             await asyncio.sleep(0)
 
 
+@completed("memoryos.toolgateway.v1.ToolGateway", nothing)
 class Relay(tool_gateway_pb2_grpc.ToolGatewayServicer):
     """A gateway whose GetCall asks memoryfs: two hops."""
 
     def __init__(self, stub):
         self.stub = stub
         self.cancelled = asyncio.Event()
-
-    async def ListSkills(self, request, context):
-        return tool_gateway_pb2.ListSkillsResponse()
-
-    async def GetSkill(self, request, context):
-        return tool_gateway_pb2.GetSkillResponse()
-
-    async def CallSkill(self, request, context):
-        return tool_gateway_pb2.CallSkillResponse()
 
     async def GetCall(self, request, context):
         try:

@@ -15,6 +15,7 @@ from memoryos.memoryfs.v1 import item_pb2, lifecycle_pb2, memoryfs_pb2, memoryfs
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
 from memoryos_sdk import Client, Retry, connect
+from memoryos_testing.servicers import completed
 
 SHORT = Retry(first_pause_s=0.001)
 """As many attempts as ever, without the waiting."""
@@ -32,6 +33,14 @@ def status_of(code: grpc.StatusCode, message: str, *details: Any) -> tuple[tuple
     return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
+async def _nothing(services: Any, request: Any, context: Any, empty: Any) -> Any:
+    await services._enter(request, context)
+    return empty
+
+
+@completed("memoryos.toolgateway.v1.ToolGateway", _nothing)
+@completed("memoryos.policy.v1.Policy", _nothing)
+@completed("memoryos.policy.v1.Reviews", _nothing)
 class Services(
     memoryfs_pb2_grpc.MemoryFSServicer,
     tool_gateway_pb2_grpc.ToolGatewayServicer,

@@ -224,17 +224,16 @@ _STATES = {
 }
 
 
-async def _not_here(self, request, context):
+async def _not_here(servicer, request, context, empty):
     raise DependencyUnavailable
 
 
+@completed("memoryos.toolgateway.v1.ToolGateway", _not_here)
 class FakeGateway(tool_gateway_pb2_grpc.ToolGatewayServicer):
     """InMemoryTools over gRPC, behind the real interceptors."""
 
     def __init__(self, tools: InMemoryTools) -> None:
         self.tools = tools
-
-    GetSkill = GetCall = _not_here
 
     async def ListSkills(self, request: tool_gateway_pb2.ListSkillsRequest, context: grpc.aio.ServicerContext):
         skills = await self.tools.list_skills(caller().subject_token)
@@ -294,13 +293,12 @@ class InMemoryReviews:
         return request_id is not None and request_id not in self.tools.approved | self.tools.denied
 
 
+@completed("memoryos.policy.v1.Reviews", _not_here)
 class FakeReviews(reviews_pb2_grpc.ReviewsServicer):
     """InMemoryReviews over gRPC, behind the real interceptors."""
 
     def __init__(self, reviews: InMemoryReviews) -> None:
         self.reviews = reviews
-
-    OpenReview = ListReviews = ResolveReview = _not_here
 
     async def GetReview(self, request: reviews_pb2.GetReviewRequest, context: grpc.aio.ServicerContext):
         pending = await self.reviews.is_pending(caller().subject_token, request.id)
@@ -310,7 +308,7 @@ class FakeReviews(reviews_pb2_grpc.ReviewsServicer):
         return reviews_pb2.GetReviewResponse(review=review)
 
 
-@completed("memoryos.memoryfs.v1.MemoryFS", lambda self, request, context, empty: _not_here(self, request, context))
+@completed("memoryos.memoryfs.v1.MemoryFS", _not_here)
 class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
     """InMemoryMemory over gRPC, behind the real interceptors."""
 

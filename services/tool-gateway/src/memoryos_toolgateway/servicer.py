@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from memoryos.toolgateway.v1 import tool_gateway_pb2 as pb
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
+from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc.budget import remaining_s
 from memoryos_grpc.caller import Caller, caller
 from memoryos_grpc.caller import scope as caller_scope
@@ -79,6 +81,27 @@ class ToolGatewayServicer(tool_gateway_pb2_grpc.ToolGatewayServicer):
         """Give one call of the journal."""
         call = await get_call(self._call_skill.journal, caller_scope(), request.id)
         return pb.GetCallResponse(call=call_message(call))
+
+    async def SearchSkills(self, request: pb.SearchSkillsRequest, context: Any) -> pb.SearchSkillsResponse:
+        """Find skills by what they are for."""
+        raise DependencyUnavailable
+
+    async def ListCalls(self, request: pb.ListCallsRequest, context: Any) -> pb.ListCallsResponse:
+        """List calls, newest first."""
+        raise DependencyUnavailable
+
+    async def WatchCall(self, request: pb.WatchCallRequest, context: Any) -> AsyncIterator[pb.WatchCallResponse]:
+        """Stream one call whenever it changes state."""
+        raise DependencyUnavailable
+        yield
+
+    async def CancelCall(self, request: pb.CancelCallRequest, context: Any) -> pb.CancelCallResponse:
+        """Withdraw a call that was not sent."""
+        raise DependencyUnavailable
+
+    async def ReconcileCall(self, request: pb.ReconcileCallRequest, context: Any) -> pb.ReconcileCallResponse:
+        """End a call whose outcome is unknown."""
+        raise DependencyUnavailable
 
 
 def issuer_of(who: Caller) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc
-from memoryos_core.errors import InvalidField, ServiceTokenRequired
+from memoryos_core.errors import DependencyUnavailable, InvalidField, ServiceTokenRequired
 from memoryos_grpc.caller import Caller, caller
 from memoryos_grpc.caller import scope as caller_scope
 from memoryos_telemetry import names
@@ -59,6 +60,19 @@ class PolicyServicer(policy_pb2_grpc.PolicyServicer):
         return policy_pb2.ListDecisionsResponse(
             decisions=[decision_message(decision) for decision in decisions], next_page_token=next_token
         )
+
+    async def WatchDecisions(
+        self, request: policy_pb2.WatchDecisionsRequest, context: Any
+    ) -> AsyncIterator[policy_pb2.WatchDecisionsResponse]:
+        """Stream decisions as they are kept."""
+        raise DependencyUnavailable
+        yield
+
+    async def ExplainDecision(
+        self, request: policy_pb2.ExplainDecisionRequest, context: Any
+    ) -> policy_pb2.ExplainDecisionResponse:
+        """Ask the revision that decided once more."""
+        raise DependencyUnavailable
 
 
 def _service(who: Caller) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from memoryos.policy.v1 import reviews_pb2, reviews_pb2_grpc
-from memoryos_core.errors import InvalidField
+from memoryos_core.errors import DependencyUnavailable, InvalidField
 from memoryos_grpc.caller import scope as caller_scope
 from memoryos_telemetry import names
 from opentelemetry import trace
@@ -64,6 +65,13 @@ class ReviewsServicer(reviews_pb2_grpc.ReviewsServicer):
         review = await resolve_review(self._store, caller_scope(), ballot)
         _mark_span(review)
         return reviews_pb2.ResolveReviewResponse(review=review_message(review))
+
+    async def WatchReviews(
+        self, request: reviews_pb2.WatchReviewsRequest, context: Any
+    ) -> AsyncIterator[reviews_pb2.WatchReviewsResponse]:
+        """Stream reviews as they open, are voted on and end."""
+        raise DependencyUnavailable
+        yield
 
 
 def _mark_span(review: Review) -> None:
