@@ -23,6 +23,7 @@ from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 from memoryos_memoryfs.ports.erasure import Settling
 
 QUERIES: Final = queries.load("memoryos_memoryfs", "sql/erasure.sql")
+_LOCK_ROWS: Final = queries.load("memoryos_memoryfs", "sql/history.sql")["lock_rows"]
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Purge"
 _OWN: Final = (("memoryfs", "erasures"), ("memoryfs", "erased_items"))
 _ITEMS: Final = ("memoryfs.items", "memoryfs.item_revisions", "core.jobs")
@@ -87,7 +88,7 @@ class PgErasure:
             if not ids:
                 return 0
             named = {"tenant": run.tenant, "job_id": run.id, "ids": ids}
-            await tx.execute(QUERIES["lock_erased"], named)
+            await tx.execute(_LOCK_ROWS, named)
             await tx.execute(QUERIES["note_erased"], named)
             counts: dict[str, int] = {}
             for table in tables:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from memoryos_core.scope import Scope
 from memoryos_postgres.jobs import JobRun
 
 from memoryos_memoryfs.domain.erasure import Expiry, Target
@@ -102,10 +101,3 @@ class ErasureParts:
     peers: ErasurePeers
     signer: ReceiptSigner | None
     """None: the configuration names no key, and Purge is refused."""
-
-
-class ReceiptSource(Protocol):
-    """Receipts of ended purges."""
-
-    async def of(self, scope: Scope, job_id: str) -> Mapping[str, object]:
-        """Give the result of a purge job that the caller may see."""

@@ -86,9 +86,6 @@ WHERE r.tenant = %(tenant)s AND (r.superseded_by <> '' OR r.derived_from <> '{}'
     WHERE e.tenant = %(tenant)s AND e.job_id = %(job_id)s AND (e.item_id = r.superseded_by OR e.item_id = ANY (r.derived_from))
 );
 
--- name: lock_erased
-SELECT id FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) ORDER BY id FOR UPDATE;
-
 -- name: items_of_numbers
 SELECT count(*) AS rows FROM memoryfs.items WHERE tenant = %(tenant)s AND owner = ANY (%(numbers)s::int4[]);
 
