@@ -8,7 +8,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from memoryos.memoryfs.v1 import memoryfs_pb2
+from memoryos.jobs.v1 import jobs_pb2, jobs_pb2_grpc
+from memoryos.memoryfs.v1 import admin_pb2, memoryfs_pb2
 from memoryos_memoryfs.adapters.pg_index_outbox import PgBackendState, PgIndexOutbox
 from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.errors import MigrationPhaseForbids
@@ -268,6 +269,20 @@ async def test_erased_items_and_tenants_leave_and_a_late_write_revives_nothing(o
     await erase_from_copy(parts, "acme", None)
     assert await sweep_copy(parts, "acme", None) == 0
     assert await find_in_copy(parts, "evil", None) == len(foreign)
+
+
+async def test_a_purge_ends_where_the_copy_was_never_made(service, faulty):
+    alice = service.caller("alice", roles=frozenset({"user"}))
+    ids = await fill(alice, "chisel", 3)
+    assert not await faulty.inner.exists()
+    job = (await alice.call("Purge", admin_pb2.PurgeRequest(request_id="p-1", ids=ids, path=alice.path))).job
+    watched = jobs_pb2_grpc.JobsStub(service.channel).WatchJob(
+        jobs_pb2.WatchJobRequest(id=job.id), metadata=alice._metadata, timeout=30
+    )
+    *_, last = [message.job async for message in watched]
+    assert last.state == jobs_pb2.JOB_STATE_SUCCEEDED
+    answer = await alice.call("GetReceipt", admin_pb2.GetReceiptRequest(job_id=job.id))
+    assert b'{"found":0,"place":"qdrant.points","removed":0}' in answer.receipt_json
 
 
 async def test_a_copy_that_is_no_longer_fed_is_dropped(on_qdrant, start_service, parts, faulty, service_embedder):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Final
 
+from memoryos_vectors.errors import IndexAbsent
 from memoryos_vectors.ports import DerivedIndex
 
 from memoryos_memoryfs.ports.index import IndexParts
@@ -17,13 +19,16 @@ async def erase_from_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str
     """Give the number of entries removed: those of the items, or (None) of the whole tenant.
 
     The truth's own rows are to be gone before. Raises `IndexUnavailable`: try again.
-    Without a copy there is nothing to remove.
+    Without a copy there is nothing to remove, be it that none is configured or that none was made.
     """
     if parts.copy is None:
         return 0
     removed = 0
-    async for ids in _found(parts.copy, parts, tenant, item_ids):
-        removed += await parts.copy.delete(tenant, ids)
+    for model_id in parts.models.dimensions:
+        with suppress(IndexAbsent):
+            async for ids in _found(parts.copy, model_id, tenant, item_ids):
+                await parts.copy.replace(tenant, model_id, (), ids)
+                removed += len(ids)
     return removed
 
 
@@ -32,8 +37,10 @@ async def find_in_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] |
     if parts.copy is None:
         return 0
     held: set[str] = set()
-    async for ids in _found(parts.copy, parts, tenant, item_ids):
-        held.update(ids)
+    for model_id in parts.models.dimensions:
+        with suppress(IndexAbsent):
+            async for ids in _found(parts.copy, model_id, tenant, item_ids):
+                held.update(ids)
     return len(held)
 
 
@@ -53,21 +60,20 @@ async def sweep_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] | N
 
 
 async def _found(
-    copy: DerivedIndex, parts: IndexParts, tenant: str, item_ids: Sequence[str] | None
+    copy: DerivedIndex, model_id: str, tenant: str, item_ids: Sequence[str] | None
 ) -> AsyncIterator[list[str]]:
-    """Give the names of what the copy holds, some at a time."""
-    for model_id in parts.models.dimensions:
-        if item_ids is not None:
-            for start in range(0, len(item_ids), _PAGE):
-                kept = await copy.kept(tenant, model_id, item_ids[start : start + _PAGE])
-                if kept:
-                    yield list(kept)
-            continue
-        position = ""
-        while True:
-            page = await copy.scan(tenant, model_id, position=position, limit=_PAGE)
-            if page.entries:
-                yield [entry.item_id for entry in page.entries]
-            position = page.next_position
-            if not position:
-                break
+    """Give the names of what the copy holds for a model, some at a time."""
+    if item_ids is not None:
+        for start in range(0, len(item_ids), _PAGE):
+            kept = await copy.kept(tenant, model_id, item_ids[start : start + _PAGE])
+            if kept:
+                yield list(kept)
+        return
+    position = ""
+    while True:
+        page = await copy.scan(tenant, model_id, position=position, limit=_PAGE)
+        if page.entries:
+            yield [entry.item_id for entry in page.entries]
+        position = page.next_position
+        if not position:
+            return
