@@ -12,10 +12,12 @@ from memoryos_toolgateway.domain.schema_check import CompiledSchema
 from memoryos_toolgateway.domain.skill import (
     BuiltinConnector,
     EffectClass,
+    Egress,
     Operation,
     RequestTemplate,
     ResourceMapping,
     Skill,
+    UpstreamIdentity,
 )
 
 from .eval_data import eval_data
@@ -29,7 +31,9 @@ def skill(**changes: Any) -> Skill:
     values = {
         "name": "do", "version": "1", "description": "", "parameters_json": b"{}", "schema": CompiledSchema(True),
         "permissions": (), "effect_class": EffectClass.READ, "risk": "low", "timeout_s": 1.0, "attempts_max": 1,
-        "output_limit_bytes": 1000, "sensitive_results": (), "sensitive_arguments": (), "resource": ResourceMapping(),
+        "output_limit_bytes": 1000, "sensitive_results": (), "sensitive_arguments": (), "recipients": (),
+        "returns": (), "egress": Egress.NONE, "destructive": False, "identity": UpstreamIdentity.NONE, "opened": False,
+        "resource": ResourceMapping(),
         "connector": BuiltinConnector(operation=Operation.MEMORY_READ), "definition_digest": "d",
     }  # fmt: skip
     return Skill(**(values | changes))

@@ -29,6 +29,9 @@ def skill_message(skill: Skill) -> tool_gateway_pb2.Skill:
         risk=skill.risk,
         timeout=timeout,
         definition_digest=skill.definition_digest,
+        opened=skill.opened,
+        egress=policy_pb2.Egress.Value(f"EGRESS_{skill.egress.name}"),
+        destructive=skill.destructive,
     )
 
 

@@ -14,7 +14,7 @@ from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews
 from memoryos_core.errors import DeadlineExceeded
 
 from memoryos_toolgateway.domain.decisions import Decision, Effect, Question
-from memoryos_toolgateway.domain.skill import EffectClass, Skill
+from memoryos_toolgateway.domain.skill import EffectClass, Egress, Skill, UpstreamIdentity
 from memoryos_toolgateway.errors import ArgumentsInvalid, PolicyUnavailable
 
 _EFFECTS: Final = {
@@ -27,6 +27,16 @@ _CLASSES: Final = {
     EffectClass.IDEMPOTENT: policy_pb2.EFFECT_CLASS_IDEMPOTENT,
     EffectClass.KEYED: policy_pb2.EFFECT_CLASS_KEYED,
     EffectClass.NON_IDEMPOTENT: policy_pb2.EFFECT_CLASS_NON_IDEMPOTENT,
+}
+_EGRESS: Final = {
+    Egress.NONE: policy_pb2.EGRESS_NONE,
+    Egress.INTERNAL: policy_pb2.EGRESS_INTERNAL,
+    Egress.EXTERNAL: policy_pb2.EGRESS_EXTERNAL,
+}
+_IDENTITIES: Final = {
+    UpstreamIdentity.NONE: policy_pb2.UPSTREAM_IDENTITY_UNSPECIFIED,
+    UpstreamIdentity.USER: policy_pb2.UPSTREAM_IDENTITY_USER,
+    UpstreamIdentity.SERVICE: policy_pb2.UPSTREAM_IDENTITY_SERVICE,
 }
 
 
@@ -97,6 +107,13 @@ def action_message(skill: Skill) -> policy_pb2.Action:
         permissions=skill.permissions,
         effect_class=_CLASSES[skill.effect_class],
         risk=skill.risk,
+        opened=skill.opened,
+        egress=_EGRESS[skill.egress],
+        destructive=skill.destructive,
+        returns=skill.returns,
+        identity=_IDENTITIES[skill.identity],
+        recipients=skill.recipients,
+        sensitive_arguments=skill.sensitive_arguments,
     )
 
 

@@ -32,12 +32,14 @@ from memoryos_toolgateway.domain.skill import (
     NO_BODY,
     BuiltinConnector,
     EffectClass,
+    Egress,
     HttpConnector,
     Lookup,
     Operation,
     RequestTemplate,
     ResourceMapping,
     Skill,
+    UpstreamIdentity,
 )
 from memoryos_toolgateway.errors import SkillFileInvalid
 from memoryos_toolgateway.registry import SkillRegistry
@@ -76,7 +78,7 @@ def load_skill(file: Path, endpoints: Mapping[str, str]) -> Skill:
         raise SkillFileInvalid(str(file), "", str(error)) from None
     for violation in _file_schema().violations(document):
         raise SkillFileInvalid(str(file), violation.pointer, f"{violation.rule}: expected {violation.expectation}")
-    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(canonical).hexdigest())
+    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(canonical).hexdigest(), opened=True)
 
 
 @functools.cache
@@ -95,7 +97,7 @@ class _SkillFile:
     document: dict[str, Any]
     endpoints: Mapping[str, str]
 
-    def skill(self, digest: str) -> Skill:
+    def skill(self, digest: str, *, opened: bool) -> Skill:
         document = self.document
         wrong = check_skill_name(document["name"])
         if wrong:
@@ -120,7 +122,13 @@ class _SkillFile:
             attempts_max=document.get("attempts", 2),
             output_limit_bytes=document.get("output_limit_bytes", 16_384),
             sensitive_results=tuple(document.get("sensitive_results", [])),
-            sensitive_arguments=tuple(sorted(_sensitive(parameters))),
+            sensitive_arguments=tuple(sorted(marked(parameters, "x-sensitive"))),
+            recipients=tuple(sorted(marked(parameters, "x-recipient"))),
+            returns=tuple(sorted(document.get("returns", []))),
+            egress=_egress(document.get("egress"), effect_class),
+            destructive=document.get("destructive", False),
+            identity=UpstreamIdentity(document["connector"].get("identity", UpstreamIdentity.NONE)),
+            opened=opened,
             resource=self._resource(document.get("resource", {})),
             connector=connector,
             definition_digest=digest,
@@ -215,12 +223,21 @@ class _SkillFile:
             raise self._refused(where, f"{pointer} stands in the path, so its type is string or integer")
 
 
-def _sensitive(schema: Any, parts: tuple[str, ...] = ()) -> Iterator[str]:
-    """Give pointers to the declared properties that are marked x-sensitive."""
+def marked(schema: Any, mark: str, parts: tuple[str, ...] = ()) -> Iterator[str]:
+    """Give pointers to the declared values that are marked with this keyword; "*" is every element of a list."""
     if not isinstance(schema, dict):
         return
-    if schema.get("x-sensitive"):
+    if schema.get(mark):
         yield pointers.join(parts)
     for keyword, more, inner in subschemas(schema):
         if keyword == "properties":
-            yield from _sensitive(inner, (*parts, more[1]))
+            yield from marked(inner, mark, (*parts, more[1]))
+        elif keyword in ("items", "prefixItems", "contains"):
+            yield from marked(inner, mark, (*parts, "*"))
+
+
+def _egress(declared: str | None, effect_class: EffectClass) -> Egress:
+    """Give what the file says; what is not said is the worst that it can be."""
+    if declared is not None:
+        return Egress(declared)
+    return Egress.NONE if effect_class is EffectClass.READ else Egress.EXTERNAL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from memoryos_core.canonical import JsonValue
@@ -35,3 +36,20 @@ def find(value: JsonValue, pointer: str) -> object:
         else:
             return MISSING
     return here
+
+
+def find_all(value: JsonValue, pointer: str) -> Iterator[object]:
+    """Give everything that the pointer leads to, where a part "*" is every element of a list."""
+    here: list[object] = [value]
+    for part in split(pointer):
+        here = [inner for outer in here for inner in _step(outer, part)]
+    yield from here
+
+
+def _step(outer: object, part: str) -> Iterator[object]:
+    if isinstance(outer, dict) and part in outer:
+        yield outer[part]
+    elif isinstance(outer, list) and part == "*":
+        yield from outer
+    elif isinstance(outer, list) and part.isdecimal() and part.isascii() and int(part) < len(outer):
+        yield outer[int(part)]

@@ -28,7 +28,7 @@ def result_json(raw: bytes, skill: Skill, arguments: JsonValue, *, complete: boo
     value = _value(raw, is_json=complete, keep_text=not skill.sensitive_results)
     for pointer in skill.sensitive_results:
         value = _masked_at(value, pointers.split(pointer))
-    secrets = _texts(pointers.find(arguments, pointer) for pointer in skill.sensitive_arguments)
+    secrets = _texts(found for pointer in skill.sensitive_arguments for found in pointers.find_all(arguments, pointer))
     if secrets:
         value = _without(value, secrets)
     encoded = canonical_json(value)

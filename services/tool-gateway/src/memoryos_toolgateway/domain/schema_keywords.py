@@ -26,7 +26,7 @@ KEYWORDS: Final[dict[str, Holds]] = {
     **dict.fromkeys(("maxItems", "minItems", "uniqueItems", "maxContains", "minContains"), Holds.VALUE),
     **dict.fromkeys(("maxProperties", "minProperties", "required", "dependentRequired", "$ref"), Holds.VALUE),
     **dict.fromkeys(("$schema", "$comment", "title", "description", "default", "examples"), Holds.VALUE),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "x-sensitive"), Holds.VALUE),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "x-sensitive", "x-recipient"), Holds.VALUE),
 }
 
 IN_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})

@@ -77,7 +77,7 @@ def _check_keywords(parts: tuple[str, ...], schema: dict[str, Any]) -> None:
             raise SchemaRefused(pointer, f"$schema is {DIALECT}, at the top only")
         if keyword in _TEXTS and isinstance(value, str) and has_invisible(value, allowed="\n\t"):
             raise SchemaRefused(f"{pointer}/{keyword}", "has an invisible or direction character")
-        if keyword == "x-sensitive" and not isinstance(value, bool):
+        if keyword in ("x-sensitive", "x-recipient") and not isinstance(value, bool):
             raise SchemaRefused(f"{pointer}/{keyword}", "is true or false")
 
 

@@ -24,6 +24,22 @@ class EffectClass(StrEnum):
         return self is not EffectClass.NON_IDEMPOTENT
 
 
+class Egress(StrEnum):
+    """Where what a call sends can go."""
+
+    NONE = "none"
+    INTERNAL = "internal"
+    EXTERNAL = "external"
+
+
+class UpstreamIdentity(StrEnum):
+    """In whose name the upstream is called."""
+
+    NONE = "none"
+    USER = "user"
+    SERVICE = "service"
+
+
 class Operation(StrEnum):
     """What the built-in connector can do."""
 
@@ -98,6 +114,17 @@ class Skill:
     output_limit_bytes: int
     sensitive_results: tuple[str, ...]
     sensitive_arguments: tuple[str, ...]
+    """JSON pointers; "*" is every element of a list."""
+    recipients: tuple[str, ...]
+    """JSON pointers to arguments that say who receives what is sent; "*" is every element of a list."""
+    returns: tuple[str, ...]
+    """What results hold: "untrusted" text of others, "personal" data."""
+    egress: Egress
+    destructive: bool
+    """It removes or overwrites what cannot be brought back."""
+    identity: UpstreamIdentity
+    opened: bool
+    """A person has opened it for writing (skills.lock)."""
     resource: ResourceMapping
     connector: HttpConnector | BuiltinConnector
     definition_digest: str
