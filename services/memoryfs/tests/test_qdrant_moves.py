@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,9 +19,9 @@ from memoryos_memoryfs.operations.migrate_index import BackendsDiffer, Step, run
 from memoryos_memoryfs.operations.verify_index import Drift, verify_index
 from memoryos_memoryfs.ports.index import Backend, IndexParts, Phase
 from memoryos_postgres import roles
-from memoryos_testing.faulty_index import deliver
+from memoryos_testing.faulty_index import FaultyIndex, deliver
 from memoryos_vectors.models import IndexedModels
-from memoryos_vectors.ports import VectorEntry
+from memoryos_vectors.ports import KeptEntry, VectorEntry
 from memoryos_vectors.qdrant_config import QdrantSection
 
 pytestmark = pytest.mark.integration
@@ -244,6 +245,32 @@ async def test_what_waits_is_no_drift(on_qdrant, parts, faulty):
     assert (await verified(parts)).found == 0
     faulty.hold_back = False
     await drained(parts)
+
+
+class Busy(FaultyIndex):
+    """A copy in which something is changed, and copied, right before each of the next answers to `kept`."""
+
+    changes: list[Callable[[], Awaitable[None]]]
+
+    async def kept(self, tenant: str, model_id: str, item_ids: Sequence[str]) -> Mapping[str, KeptEntry]:
+        if self.changes:
+            await self.changes.pop()()
+        return await super().kept(tenant, model_id, item_ids)
+
+
+async def test_what_changes_while_it_is_compared_is_no_drift(on_qdrant, parts, faulty):
+    alice = on_qdrant.caller("alice")
+    ids = await fill(alice, "screw", 3)
+    await drained(parts)
+
+    async def change() -> None:
+        await alice.update(ids[0], content=f"screw, changed {len(busy.changes)}")
+        await drained(parts)
+
+    busy = Busy(faulty.inner)
+    busy.changes = [change, change]
+    assert (await verified(replace(parts, copy=busy))).found == 0
+    assert busy.changes == []
 
 
 async def test_erased_items_and_tenants_leave_and_a_late_write_revives_nothing(on_qdrant, parts, faulty):

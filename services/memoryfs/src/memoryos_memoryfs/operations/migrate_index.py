@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, Protocol
 
-import numpy as np
-from memoryos_vectors.ports import DerivedIndex, IndexScope, VectorQuery
+from memoryos_vectors.ports import DerivedIndex, IndexScope, VectorEntry, VectorQuery
 
 from memoryos_memoryfs.errors import MigrationPhaseForbids
 from memoryos_memoryfs.operations.copy_changes import NAMED_PAGE
-from memoryos_memoryfs.operations.verify_index import Drift, verify_index
+from memoryos_memoryfs.operations.verify_index import LOOKS, Drift, verify_index
 from memoryos_memoryfs.ports.index import Backend, Backends, BackendState, IndexParts, Phase
 
 RECALL_MIN: Final = 0.99
@@ -164,31 +163,47 @@ async def _verified(parts: IndexParts, copy: DerivedIndex, progress: Progress, *
 
 
 async def _recall(parts: IndexParts, copy: DerivedIndex) -> tuple[float, int]:
-    """Give the share of the exact nearest that the copy finds, over a sample of kept vectors, and how many were asked.
-
-    Near ties count as found: what scores as high as the worst of the exact ones is as good.
-    """
+    """Give the share of the exact nearest that the copy finds, over a sample of kept vectors, and how many were asked."""
     counts = await parts.truth.counts(parts.model_id)
     biggest = sorted(counts, key=lambda tenant: -counts[tenant])[:_SAMPLED_TENANTS]
     found = wanted = queries = 0
     for tenant in biggest:
         page = await parts.truth.page(tenant, parts.model_id, "", 10 * _SAMPLED_QUERIES)
         for entry in page[:: max(1, len(page) // _SAMPLED_QUERIES)]:
-            scope = IndexScope(tenant=tenant, principal_ids=frozenset(entry.acl))
-            query = VectorQuery(
-                model_id=parts.model_id,
-                vector=entry.vector,
-                limit=_TOP,
-                path_ids=None,
-                excluded_ids=await parts.outbox.pending(tenant, [each.item_id for each in page]),
-                include_cold=True,
-            )
-            exact, got = await parts.truth.search(scope, query), await copy.search(scope, query)
-            worst = exact.hits[-1].score - 1e-3 if exact.hits else 0.0
-            found += min(len(exact.hits), int(np.sum([hit.score >= worst for hit in got.hits])))
-            wanted += len(exact.hits)
+            nearest, there = await _nearest(parts, copy, tenant, entry, [each.item_id for each in page])
+            wanted += nearest
+            found += there
             queries += 1
     return (found / wanted if wanted else 1.0), queries
+
+
+async def _nearest(
+    parts: IndexParts, copy: DerivedIndex, tenant: str, entry: VectorEntry, known_ids: Sequence[str]
+) -> tuple[int, int]:
+    """Give the number of the exact nearest, and of those the copy finds.
+
+    Near ties count as found: what scores as high as the worst of the exact ones is as good. What is
+    not found is asked for again without the hits that wait to be copied: writes go on meanwhile.
+    """
+    scope = IndexScope(tenant=tenant, principal_ids=frozenset(entry.acl))
+    seen, wanted, found = {*known_ids}, 0, 0
+    for _ in range(LOOKS):
+        query = VectorQuery(
+            model_id=parts.model_id,
+            vector=entry.vector,
+            limit=_TOP,
+            path_ids=None,
+            excluded_ids=await parts.outbox.pending(tenant, sorted(seen)),
+            include_cold=True,
+        )
+        exact, got = await parts.truth.search(scope, query), await copy.search(scope, query)
+        worst = exact.hits[-1].score - 1e-3 if exact.hits else 0.0
+        wanted = len(exact.hits)
+        found = min(wanted, sum(hit.score >= worst for hit in got.hits))
+        if found == wanted:
+            break
+        seen |= {hit.item_id for hit in exact.hits}
+    return wanted, found
 
 
 def _other(backend: Backend) -> Backend:

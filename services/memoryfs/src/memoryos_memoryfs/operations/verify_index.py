@@ -12,6 +12,8 @@ from memoryos_vectors.ports import DerivedIndex, KeptEntry, VectorEntry
 from memoryos_memoryfs.ports.index import IndexParts
 
 _PAGE: Final = 500
+LOOKS: Final = 4
+"""Times that the same difference is seen before it is one: a change may come between two reads of a look."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +49,7 @@ async def verify_index(
 ) -> AsyncIterator[tuple[str, Drift]]:
     """Compare tenant after tenant, giving each with what was found so far (added to `drift`).
 
-    Changes that wait are no drift. What differs is looked at twice, since it
+    Changes that wait are no drift. What differs is looked at again, since it
     may change meanwhile. Repair names the entries in the outbox: whoever
     copies changes mends them, and until then reads take them from the truth.
     """
@@ -71,14 +73,20 @@ async def _verify_truth(parts: IndexParts, index: DerivedIndex, tenant: str, dri
         drift.compared += len(page)
         kept = await index.kept(tenant, parts.model_id, [entry.item_id for entry in page])
         doubtful = [entry.item_id for entry in page if _difference(entry, kept.get(entry.item_id))]
-        again = await _settled(parts, tenant, doubtful)
-        truth = await parts.truth.of(tenant, parts.model_id, again)
-        kept = await index.kept(tenant, parts.model_id, again)
-        found = {
-            item_id: kind
-            for item_id, entry in truth.items()
-            if (kind := _difference(entry, kept.get(item_id))) is not None
-        }
+        truth: Mapping[str, VectorEntry] = {}
+        found: dict[str, str] = {}
+        for _ in range(LOOKS - 1):
+            again = await _settled(parts, tenant, doubtful)
+            truth = await parts.truth.of(tenant, parts.model_id, again)
+            kept = await index.kept(tenant, parts.model_id, again)
+            found = {
+                item_id: kind
+                for item_id, entry in truth.items()
+                if (kind := _difference(entry, kept.get(item_id))) is not None
+            }
+            doubtful = list(found)
+            if not doubtful:
+                break
         for kind in found.values():
             setattr(drift, kind, getattr(drift, kind) + 1)
         if repair and found:
