@@ -15,10 +15,9 @@ from memoryos_core.errors import InvalidField
 from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.drafts import Draft
-from memoryos_memoryfs.domain.items import EventKey, Item, Origin, Source, Trust
+from memoryos_memoryfs.domain.items import NO_SOURCE, EventKey, Item, Origin, Source, Trust
 
 ATTRIBUTES_BYTES_MAX: Final = 32_768
-_NO_SOURCE: Final = Source()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MASKABLE: Final = frozenset(
     {
@@ -96,7 +95,7 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         readers=_unique(entry.readers),
         sensitivity=entry.sensitivity,
         trust=Trust(entry.trust) if entry.trust else None,
-        source=source_of(entry.source) if "source" in has else _NO_SOURCE,
+        source=source_of(entry.source) if "source" in has else NO_SOURCE,
         origin=Origin(entry.origin) if entry.origin else None,
         confidence=entry.confidence if entry.HasField("confidence") else None,
         importance=entry.importance if entry.HasField("importance") else None,
@@ -113,10 +112,19 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
 
 def floats_of(embedding: memoryfs_pb2.Embedding) -> NDArray[np.float32]:
     """Give the numbers of an embedding; off the wire form, since a look at each costs more than all that follows."""
-    alone = memoryfs_pb2.Embedding()
-    alone.values.MergeFrom(embedding.values)
-    size = 4 * len(embedding.values)
-    return np.frombuffer(alone.SerializeToString()[-size:] if size else b"", dtype="<f4")
+    count = len(embedding.values)
+    wire = embedding.SerializeToString()
+    if len(wire) != _field_size(len(embedding.model.encode())) + _field_size(4 * count):
+        # Fields that are not known follow the numbers.
+        alone = memoryfs_pb2.Embedding()
+        alone.values.MergeFrom(embedding.values)
+        wire = alone.SerializeToString()
+    return np.frombuffer(wire, dtype="<f4", count=count, offset=len(wire) - 4 * count)
+
+
+def _field_size(size: int) -> int:
+    """Give the bytes of a field on the wire, with its tag and its length; nothing for nothing."""
+    return size and 1 + (size.bit_length() + 6) // 7 + size
 
 
 def attributes_of(raw: bytes, field: str) -> bytes:

@@ -6,8 +6,8 @@ are put together only when something is wrong.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -18,6 +18,7 @@ from memoryos_grpc.validation.values import (
     ValueCheck,
     bytes_check,
     enum_check,
+    finite_check,
     number_check,
     well_known_check,
 )
@@ -31,8 +32,9 @@ _TIME_RANGE = "memoryos.type.v1.TimeRange"
 _BYTES_TYPES = frozenset({FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES})
 
 
+@cache
 def compile_checker(message: Descriptor) -> Checker:
-    """Give the checker of a message type.
+    """Give the checker of a message type, the same for the whole process.
 
     Raises TypeError for shapes that have no rules (maps, foreign messages), so
     that a server with such a method does not start.
@@ -143,6 +145,7 @@ def _repeated(field: FieldDescriptor, rules: field_pb2.FieldRules, done: dict[st
     max_items = rules.max_items or 2**32
     is_path = rules.format == field_pb2.FORMAT_PATH
     only_finite = field.type in FLOATS and not rules.has_range
+    surely_finite = finite_check(field) if only_finite else None
     inner: Checker | None = None
     value_check: ValueCheck | None
     if field.message_type is not None:
@@ -164,8 +167,8 @@ def _repeated(field: FieldDescriptor, rules: field_pb2.FieldRules, done: dict[st
         if len(parts) > max_items:
             found.append(Violation(name, f"has more than {max_items} elements"))
             return
-        if only_finite and math.isfinite(sum(parts)):
-            return  # NaN and infinities stay in a sum; one look each at 512 numbers of a vector costs 1 ms
+        if surely_finite is not None and surely_finite(value):
+            return  # one look each at 512 numbers of a vector costs 1 ms
         for index, part in enumerate(parts):
             if inner is not None:
                 before = len(found)

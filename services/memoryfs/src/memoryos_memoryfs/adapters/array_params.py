@@ -52,7 +52,16 @@ def _column(values: Sequence[Any]) -> Any:
     (kind,) = kinds  # a column has one type
     if kind is bytes:
         return list(values)
+    first = values[0]
+    if first is not None and values.count(first) == len(values):  # most columns of a batch
+        return "{" + ",".join([_text(kind, first)] * len(values)) + "}"
     if kind is str:
         return array_literal(tuple(values))
-    write = datetime.isoformat if kind is datetime else repr
-    return "{" + ",".join("NULL" if value is None else write(value) for value in values) + "}"
+    return "{" + ",".join(["NULL" if value is None else _text(kind, value) for value in values]) + "}"
+
+
+def _text(kind: type, value: Any) -> str:
+    """Give an element as it stands in the text form of an array."""
+    if kind is str:
+        return array_literal((value,))[1:-1]
+    return value.isoformat() if kind is datetime else repr(value)

@@ -106,13 +106,17 @@ class IndexRows:
         key = (await session.keys()).tokens
         principals = {written.item.owner for written in items}.union(*(written.item.readers for written in items))
         numbers = await session.shared.names.numbers(self._tx, self._tenant, principals)
-        places = {path: path_key(key, path) for path in {written.item.path for written in items}}
+        places = {
+            path: await session.shared.names.path_number(self._tx, self._tenant, path_key(key, path))
+            for path in {written.item.path for written in items}
+        }
         entries = []
         for written in items:
             item = written.item
-            path_id = await session.shared.names.path_number(self._tx, self._tenant, places[item.path])
-            acl = tuple(dict.fromkeys((numbers[item.owner], *(numbers[reader] for reader in item.readers))))
-            entries.append(_Entry(written, path_id, acl))
+            acl: tuple[int, ...] = (numbers[item.owner],)
+            if item.readers:
+                acl = tuple(dict.fromkeys((*acl, *(numbers[reader] for reader in item.readers))))
+            entries.append(_Entry(written, places[item.path], acl))
         return entries
 
     async def _put_vectors(self, entries: Sequence[_Entry], *, fresh: bool) -> None:

@@ -80,6 +80,8 @@ class Moment:
     new_id: Callable[[str], str]
     holding: Holding
     """What holds where the item is."""
+    model: str = ""
+    """The model whose vectors entries may bring: such an item waits for none, or the call is refused."""
 
 
 def etag_of(item_id: str, revision: int, at: datetime) -> str:
@@ -125,7 +127,7 @@ def _flags_of(content: str) -> Flag:
 
 
 def new_item(draft: Draft, at: Moment) -> Item:
-    """Give the first revision of a new item, behind the gate. Its vector is still PENDING."""
+    """Give the first revision of a new item, behind the gate. Its vector is still PENDING if none is given."""
     if draft.if_match or not draft.content:
         raise InvalidField.of(*(("if_match", "only with id") if draft.if_match else ("content", "is required")))
     at.holding.check_writer(at.scope)
@@ -138,6 +140,7 @@ def new_item(draft: Draft, at: Moment) -> Item:
     _check_validity(valid_from, draft.valid_to)
     item_id = at.new_id("mem")
     flags = _flags_of(draft.content)
+    given = bool(at.model) and draft.embedding is not None
     return Item(
         id=item_id,
         payload=Payload(
@@ -167,8 +170,8 @@ def new_item(draft: Draft, at: Moment) -> Item:
         etag=etag_of(item_id, 1, at.now),
         derived_from=(),
         superseded_by="",
-        embedding_model="",
-        embed_state=EmbedState.PENDING,
+        embedding_model=at.model if given else "",
+        embed_state=EmbedState.DONE if given else EmbedState.PENDING,
         pinned=draft.pinned,
         flags=flags,
     )

@@ -8,6 +8,7 @@ base64 of its fp16 numbers.
 from __future__ import annotations
 
 import base64
+import binascii
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,7 +19,19 @@ from memoryos_core.errors import InvalidField
 from memoryos_core.paths import MemoryPath, PathInvalid
 from memoryos_vectors.ports import Vector
 
-from memoryos_memoryfs.domain.items import EmbedState, EventKey, Flag, Item, Origin, Payload, Source, State, Tier, Trust
+from memoryos_memoryfs.domain.items import (
+    NO_SOURCE,
+    EmbedState,
+    EventKey,
+    Flag,
+    Item,
+    Origin,
+    Payload,
+    Source,
+    State,
+    Tier,
+    Trust,
+)
 
 FORMAT: Final = 1
 LINE_BYTES_MAX: Final = 1_000_000
@@ -31,7 +44,7 @@ class LineInvalid(ValueError):
 
 def line_of(item: Item, vector: Vector | None = None) -> bytes:
     """Give the line of an item, with its line feed."""
-    key, source = item.payload.event_key, item.payload.source
+    key = item.payload.event_key
     fields: dict[str, Any] = {
         "format": FORMAT,
         "id": item.id,
@@ -39,15 +52,7 @@ def line_of(item: Item, vector: Vector | None = None) -> bytes:
         "content": item.payload.content,
         "attributes_json": item.payload.attributes.decode(),
         "event_key": [key.subject, key.scope, key.condition] if key else None,
-        "source": {
-            "session_id": source.session_id,
-            "message_ids": list(source.message_ids),
-            "task_id": source.task_id,
-            "call_id": source.call_id,
-            "document": source.document,
-            "page": source.page,
-            "agent_chain": list(source.agent_chain),
-        },
+        "source": _source_fields(item.payload.source),
         "tags": list(item.tags),
         "owner": item.owner,
         "user": item.user,
@@ -97,7 +102,7 @@ def parse_line(line: bytes) -> tuple[Item, Vector | None]:
 
 
 def _item(fields: Mapping[str, Any]) -> Item:
-    key, source = fields["event_key"], fields["source"]
+    key = fields["event_key"]
     return Item(
         id=_str(fields["id"]),
         payload=Payload(
@@ -105,15 +110,7 @@ def _item(fields: Mapping[str, Any]) -> Item:
             content=_str(fields["content"]),
             attributes=_str(fields["attributes_json"]).encode(),
             event_key=EventKey(*_strs(key)) if key else None,
-            source=Source(
-                session_id=_str(source["session_id"]),
-                message_ids=_strs(source["message_ids"]),
-                task_id=_str(source["task_id"]),
-                call_id=_str(source["call_id"]),
-                document=_str(source["document"]),
-                page=_int(source["page"]),
-                agent_chain=_strs(source["agent_chain"]),
-            ),
+            source=_source(fields["source"]),
         ),
         tags=_strs(fields["tags"]),
         owner=_str(fields["owner"]),
@@ -143,10 +140,39 @@ def _item(fields: Mapping[str, Any]) -> Item:
     )
 
 
+def _source(fields: Mapping[str, Any]) -> Source:
+    if fields == _NO_SOURCE_FIELDS:
+        return NO_SOURCE
+    return Source(
+        session_id=_str(fields["session_id"]),
+        message_ids=_strs(fields["message_ids"]),
+        task_id=_str(fields["task_id"]),
+        call_id=_str(fields["call_id"]),
+        document=_str(fields["document"]),
+        page=_int(fields["page"]),
+        agent_chain=_strs(fields["agent_chain"]),
+    )
+
+
+def _source_fields(source: Source) -> dict[str, Any]:
+    return {
+        "session_id": source.session_id,
+        "message_ids": list(source.message_ids),
+        "task_id": source.task_id,
+        "call_id": source.call_id,
+        "document": source.document,
+        "page": source.page,
+        "agent_chain": list(source.agent_chain),
+    }
+
+
+_NO_SOURCE_FIELDS: Final = _source_fields(NO_SOURCE)
+
+
 def _vector(fields: Mapping[str, Any]) -> Vector | None:
     if not fields["vector"]:
         return None
-    raw = base64.b64decode(_str(fields["vector"]), validate=True)
+    raw = binascii.a2b_base64(_str(fields["vector"]), strict_mode=True)
     return np.frombuffer(raw, dtype="<f2").astype(np.float32)
 
 
@@ -170,7 +196,7 @@ def _str(value: object) -> str:
 def _strs(values: object) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise TypeError
-    return tuple(_str(value) for value in values)
+    return tuple([_str(value) for value in values]) if values else ()
 
 
 def _int(value: object) -> int:

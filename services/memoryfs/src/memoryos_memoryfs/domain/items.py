@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, IntFlag
 from typing import Final
@@ -108,6 +108,10 @@ class Source:
     agent_chain: tuple[str, ...] = ()
 
 
+NO_SOURCE: Final = Source()
+"""Nothing is known of where it came from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
     """The part of an item that is sealed at rest: everything that names or quotes a person."""
@@ -117,7 +121,7 @@ class Payload:
     attributes: bytes = b""
     """One JSON object in canonical form, or nothing."""
     event_key: EventKey | None = None
-    source: Source = field(default_factory=Source)
+    source: Source = NO_SOURCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from memoryos_core.paths import MemoryPath
 
-from memoryos_memoryfs.domain.items import EventKey, Payload, Source
+from memoryos_memoryfs.domain.items import NO_SOURCE, EventKey, Payload, Source
 
 _FORM: Final = 1
 """Number of the layout; a later one must still read the earlier."""
@@ -15,30 +15,33 @@ _FORM: Final = 1
 
 def encode_payload(payload: Payload) -> bytes:
     """Give the bytes to seal."""
-    key = payload.event_key
-    source = payload.source
-    fields: list[Any] = [
-        _FORM,
-        str(payload.path),
-        payload.content,
-        payload.attributes.decode(),
-        [key.subject, key.scope, key.condition] if key else None,
-        [
-            source.session_id,
-            source.message_ids,
-            source.task_id,
-            source.call_id,
-            source.document,
-            source.page,
-            source.agent_chain,
-        ]
-        if source != _NO_SOURCE
-        else None,
+    key, source = payload.event_key, payload.source
+    # Element by element: the library takes five times as long for the whole, of which most is a long text.
+    fields = (
+        str(_FORM),
+        _text(str(payload.path)),
+        _text(payload.content),
+        _text(payload.attributes.decode()),
+        _encode([key.subject, key.scope, key.condition]) if key else "null",
+        _encode(_fields_of(source)) if source is not NO_SOURCE and source != NO_SOURCE else "null",
+    )
+    return f"[{','.join(fields)}]".encode()
+
+
+def _fields_of(source: Source) -> list[Any]:
+    return [
+        source.session_id,
+        source.message_ids,
+        source.task_id,
+        source.call_id,
+        source.document,
+        source.page,
+        source.agent_chain,
     ]
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-_NO_SOURCE: Final = Source()
+_text: Final = json.encoder.encode_basestring
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def decode_payload(raw: bytes) -> Payload:
@@ -61,5 +64,5 @@ def decode_payload(raw: bytes) -> Payload:
             agent_chain=tuple(source[6]),
         )
         if source
-        else _NO_SOURCE,
+        else NO_SOURCE,
     )

@@ -119,6 +119,8 @@ def _moved(command: ImportCommand, line: ImportLine) -> ImportLine:
     item = line.item
     if not command.from_path.contains(item.path):
         raise ImportCorrupt("A line lies outside the exported path.", metadata={"id": item.id})
+    if command.path == command.from_path:
+        return line
     below = item.path.segments[len(command.from_path.segments) :]
     path = MemoryPath.parse("/".join((str(command.path), *below)))
     if path == item.path:

@@ -87,7 +87,14 @@ async def write_items(parts: Parts, scope: Scope, command: WriteCommand) -> list
 
 
 async def _write(parts: Parts, scope: Scope, command: WriteCommand, holding: Holding) -> list[WriteResult]:
-    moment = Moment(scope=scope, path=command.path, now=parts.clock.now(), new_id=parts.ids.new, holding=holding)
+    moment = Moment(
+        scope=scope,
+        path=command.path,
+        now=parts.clock.now(),
+        new_id=parts.ids.new,
+        holding=holding,
+        model=parts.embedder.model_id,
+    )
     try:
         created = {n: new_item(draft, moment) for n, draft in enumerate(command.drafts) if not draft.id}
         vectors = await embed_drafts(parts, command.drafts, command.deadline_s)
@@ -265,7 +272,7 @@ def _updatable(moment: Moment, item: Item | None) -> bool:
 
 
 def _written(parts: Parts, item: Item, vector: Vector | None) -> Written:
-    if vector is not None:
+    if vector is not None and item.embed_state is not EmbedState.DONE:
         item = replace(item, embed_state=EmbedState.DONE, embedding_model=parts.embedder.model_id)
     return Written(item=item, words=item_tokens(item.payload.content), vector=vector)
 

@@ -10,13 +10,12 @@ from memoryos_grpc.validation.messages import compile_checker
 from memoryos_grpc.validation.violations import Violation
 
 from memoryos_memoryfs.domain.item_lines import FORMAT, LineInvalid, parse_line
-from memoryos_memoryfs.domain.items import Item, Source
+from memoryos_memoryfs.domain.items import NO_SOURCE, Item
 from memoryos_memoryfs.errors import ImportCorrupt
 from memoryos_memoryfs.messages import stamp_of
 from memoryos_memoryfs.operations.import_items import ImportLine
 
 LINES_MAX: Final = 20_000
-_NO_SOURCE: Final = Source()
 _check_entry = compile_checker(memoryfs_pb2.WriteEntry.DESCRIPTOR)
 
 
@@ -72,7 +71,7 @@ def _entry(item: Item) -> memoryfs_pb2.WriteEntry:
             page=min(source.page, 2**31 - 1),
             agent_chain=source.agent_chain,
         )
-        if source != _NO_SOURCE
+        if source != NO_SOURCE
         else None,
         confidence=item.confidence,
         importance=item.importance,
