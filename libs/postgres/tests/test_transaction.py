@@ -10,6 +10,7 @@ from memoryos_postgres.errors import (
     AccessRefused,
     DatabaseFault,
     DatabaseUnavailable,
+    ScopeMissing,
     UniqueViolation,
 )
 from memoryos_postgres.transaction import NotCommitted
@@ -83,6 +84,60 @@ async def test_a_read_alone_inside_a_transaction_is_part_of_it(db):
         assert len(await tx.fetch_alone("SELECT 1 FROM core.data_keys")) == 1
         tx.defer(INSERT, key(2))
     assert await count(db) == 2
+
+
+async def test_the_last_read_ends_the_transaction_with_what_was_deferred(db):
+    kept = []
+    async with db.tenant("acme") as tx:
+        tx.on_commit(lambda: kept.append(1))
+        await tx.execute(INSERT, key(1))
+        tx.defer(INSERT, key(2))
+        rows = await tx.fetch_last("SELECT subject_hmac FROM core.data_keys WHERE tenant = %s", ("acme",))
+        assert [row["subject_hmac"] for row in rows] == ["s1"]
+        assert kept == [1]
+        assert await count(db) == 2
+        # What follows is another transaction, in the same scope.
+        assert await tx.fetch_value(COUNT) == 2
+        await tx.execute(INSERT, key(3))
+        assert await count(db) == 2
+    assert (kept, await count(db)) == ([1], 3)
+
+
+async def test_the_last_read_of_a_failed_transaction_gives_nothing(db):
+    async def divide():
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            await tx.fetch_last("SELECT 1 / 0")
+
+    with pytest.raises(DatabaseFault):
+        await divide()
+    assert await count(db) == 0
+
+
+async def test_a_scope_ends_with_its_read(db):
+    for _ in range(8):  # every connection of the pool
+        async with db.tenant("acme") as tx:
+            await tx.fetch_alone(COUNT)
+        async with db.tenant("acme") as tx:
+            await tx.fetch_last(COUNT)
+        with pytest.raises(ScopeMissing):
+            async with db.unscoped() as tx:
+                await tx.fetch_value(COUNT)
+
+
+async def test_what_is_set_for_the_next_statement_holds_until_it_is_taken_back(db):
+    shown = "SELECT current_setting('plan_cache_mode')"
+    async with db.tenant("acme") as tx:
+        own = await tx.fetch_value(shown)
+        tx.set_next({"plan_cache_mode": "force_custom_plan"})
+        assert await tx.fetch_value(shown) == "force_custom_plan"
+        assert await tx.fetch_value(shown) == "force_custom_plan"
+        tx.set_next({"plan_cache_mode": None})
+        assert (await tx.fetch_last(shown))[0]["current_setting"] == own
+        tx.set_next({"plan_cache_mode": "force_generic_plan"})
+        assert await tx.fetch_value(shown) == "force_generic_plan"
+    async with db.tenant("acme") as tx:
+        assert await tx.fetch_value(shown) == own
 
 
 async def test_a_failing_deferred_statement_undoes_everything(db):

@@ -27,6 +27,8 @@ class Statements:
         self._settings = {f"memoryos.{name}": value for name, value in settings.items()}
         self._begun = False
         self._deferred: list[Statement] = []
+        self._next: dict[str, str | None] = {}
+        self._planned: dict[str, str | None] = {}
 
     async def execute(self, query: str, params: Params = None) -> int:
         """Run a statement; gives the number of rows it touched."""
@@ -50,9 +52,10 @@ class Statements:
         if self._begun or self._deferred:
             return await self.fetch_all(query, params, binary=binary)
         with translated():
-            statements = [*self._opening(), Statement(query, params, binary), COMMIT]
+            # Without BEGIN what is sent together is one transaction.
+            statements = [*self._set(), Statement(query, params, binary)]
             results = await run_together(self._connection, statements)
-            return rows_of(self._connection, results[-2])
+            return rows_of(self._connection, results[-1])
 
     async def fetch_planned(
         self, settings: Mapping[str, str], query: str, params: Params = None, *, binary: bool = False
@@ -62,9 +65,7 @@ class Statements:
         For the few statements whose plan must not be the planner's choice.
         """
         with translated():
-            opening = [] if self._begun else self._opening()
-            self._begun = True
-            before, after = [*opening, _setting(settings)], _setting(dict.fromkeys(settings))
+            before, after = [*self._opening(), _setting(settings)], _setting(dict.fromkeys(settings))
             results = await run_together(self._connection, [*before, Statement(query, params, binary), after])
             return rows_of(self._connection, results[len(before)])
 
@@ -75,6 +76,17 @@ class Statements:
             return
         await self._run(_setting(settings))
 
+    def set_next(self, settings: Mapping[str, str | None]) -> None:
+        """Set session parameters from the next statement on, until the transaction ends; None: the session's own value.
+
+        They travel with that statement.
+        """
+        for name, value in settings.items():
+            if self._planned.get(name) == value:
+                self._next.pop(name, None)
+            else:
+                self._next[name] = value
+
     async def fetch_guarded(self, locks: Sequence[int], query: str, params: Params = None) -> list[Row]:
         """All rows of a read as committed once these advisory locks are held: one round trip.
 
@@ -82,10 +94,8 @@ class Statements:
         was committed while it waited for them.
         """
         with translated():
-            opening = [] if self._begun else self._opening()
-            self._begun = True
             lock = Statement(_LOCK, {"keys": list(locks)})
-            results = await run_together(self._connection, [*opening, lock, Statement(query, params)])
+            results = await run_together(self._connection, [*self._opening(), lock, Statement(query, params)])
             return rows_of(self._connection, results[-1])
 
     async def fetch_value(self, query: str, params: Params = None) -> Any:
@@ -109,18 +119,27 @@ class Statements:
 
     async def _run(self, statement: Statement) -> PGresult:
         with translated():
-            opening = [] if self._begun else self._opening()
-            self._begun = True
-            return (await run_together(self._connection, [*opening, statement]))[-1]
+            return (await run_together(self._connection, [*self._opening(), statement]))[-1]
 
     async def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            await run_together(self._connection, self._opening())
+        opening = self._opening()
+        if opening:
+            await run_together(self._connection, opening)
 
     def _opening(self) -> list[Statement]:
-        """BEGIN, and the settings that last until its end."""
-        return [_BEGIN, *([_setting(self._settings)] if self._settings else [])]
+        """Give what goes before a statement: at first BEGIN and the settings that last until its end."""
+        opening = []
+        if not self._begun:
+            self._begun, self._planned = True, {}
+            opening = [_BEGIN, *self._set()]
+        if self._next:
+            opening.append(_setting(self._next))
+            self._planned |= self._next
+            self._next = {}
+        return opening
+
+    def _set(self) -> list[Statement]:
+        return [_setting(self._settings)] if self._settings else []
 
 
 def _setting(settings: Mapping[str, str | None]) -> Statement:

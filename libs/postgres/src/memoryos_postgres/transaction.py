@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from memoryos_postgres.errors import translated
 from memoryos_postgres.statements import COMMIT, Row, Statements
-from memoryos_postgres.together import Params, Statement, run_together
+from memoryos_postgres.together import Params, Statement, rows_of, run_together
 
 __all__ = ["NotCommitted", "Row", "Statement", "Tx"]
 
@@ -54,10 +54,23 @@ class Tx(Statements):
         if not self._deferred:
             return
         with translated():
-            opening = [] if self._begun else self._opening()
-            self._begun = True
             statements, self._deferred = self._deferred, []
-            await run_together(self._connection, [*opening, *statements])
+            await run_together(self._connection, [*self._opening(), *statements])
+
+    async def fetch_last(self, query: str, params: Params = None, *, binary: bool = False) -> list[Row]:
+        """All rows of a read that ends the transaction: what was deferred, and COMMIT, travel with it.
+
+        Statements that follow begin another transaction of the same scope.
+        """
+        with translated():
+            before = self._opening()
+            statements = [*before, Statement(query, params, binary), *self._deferred, COMMIT]
+            results = await run_together(self._connection, statements)
+        if results[-1].command_status != b"COMMIT":
+            raise NotCommitted
+        self._begun, self._planned, self._deferred = False, {}, []
+        self._committed()
+        return rows_of(self._connection, results[len(before)])
 
     def on_commit(self, callback: Callable[[], None]) -> None:
         """Call `callback` once the transaction is committed; never when it is not."""
@@ -75,16 +88,17 @@ class Tx(Statements):
             return
         if self._begun and self._connection.info.transaction_status != TransactionStatus.INTRANS:
             raise NotCommitted
+        if not self._deferred:
+            self._next = {}
         with translated():
-            opening = [] if self._begun else self._opening()
-            self._begun = True
-            results = await run_together(self._connection, [*opening, *self._deferred, COMMIT])
+            results = await run_together(self._connection, [*self._opening(), *self._deferred, COMMIT])
         if results[-1].command_status != b"COMMIT":  # the server answers ROLLBACK, without an error, to a failed one
             raise NotCommitted
         self._committed()
 
     def _committed(self) -> None:
-        for callback in self._on_commit:
+        callbacks, self._on_commit = self._on_commit, []
+        for callback in callbacks:
             callback()
 
     async def _rollback(self) -> None:

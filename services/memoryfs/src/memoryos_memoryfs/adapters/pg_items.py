@@ -9,6 +9,7 @@ from typing import Any, Final
 from memoryos_core.paths import MemoryPath
 from memoryos_core.sealing import key_id_of
 from memoryos_postgres import queries
+from memoryos_postgres.database import array_literal
 from memoryos_postgres.transaction import Row
 from memoryos_telemetry.context import current_trace_id
 
@@ -19,7 +20,7 @@ from memoryos_memoryfs.adapters.newest_ids import newest_ids
 from memoryos_memoryfs.adapters.pg_bindings import note_working
 from memoryos_memoryfs.adapters.pg_derivations import PgDerivations
 from memoryos_memoryfs.adapters.pg_index import IndexRows
-from memoryos_memoryfs.adapters.places import Place, place_of
+from memoryos_memoryfs.adapters.places import Place, place_of, plan_once
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import SourceChange
@@ -90,10 +91,19 @@ class PgItems:
         """See `ItemStore.find`."""
         return await self._load("find_items", ids)
 
+    async def find_last(self, ids: Sequence[str]) -> dict[str, Item]:
+        """See `ItemStore.find_last`."""
+        if not ids:
+            return {}
+        plan_once(self._session)
+        params = {"tenant": self._session.tenant, "ids": array_literal(tuple(ids))}
+        rows = await self._tx.fetch_last(_QUERIES["find_items"], params, binary=True)
+        return {item.id: item for item in await self.opened(rows)}
+
     async def find_alone(self, item_id: str) -> Item | None:
         """Give one item in a transaction by itself."""
-        params = {"tenant": self._session.tenant, "ids": [item_id]}
-        rows = await self._tx.fetch_alone(_QUERIES["find_items"], params)
+        params = {"tenant": self._session.tenant, "ids": array_literal((item_id,))}
+        rows = await self._tx.fetch_alone(_QUERIES["find_items"], params, binary=True)
         return next(iter(await self.opened(rows)), None) if rows else None
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
@@ -163,7 +173,7 @@ class PgItems:
         if not ids:
             return {}
         rows = await self._tx.fetch_all(
-            _QUERIES[query], {"tenant": self._session.tenant, "ids": list(ids)}, binary=True
+            _QUERIES[query], {"tenant": self._session.tenant, "ids": array_literal(tuple(ids))}, binary=True
         )
         return {item.id: item for item in await self.opened(rows)}
 
@@ -191,7 +201,8 @@ class PgItems:
             numbers=await shared.names.numbers(self._tx, tenant, principals),
             tenant_key=(await self._session.keys()).tokens,
         )
-        columns["path_id"] = [await self._path_id(item.path) for item in items]
+        places = {path: await self._path_id(path) for path in {item.path for item in items}}
+        columns["path_id"] = [places[item.path] for item in items]
         return columns
 
     async def _path_id(self, path: MemoryPath) -> int:

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 from memoryos_postgres import queries
+from memoryos_postgres.database import array_literal
 from memoryos_vectors.ports import Exactness, IndexScope, Vector, VectorQuery
 
+from memoryos_memoryfs.adapters.array_params import integers_literal
 from memoryos_memoryfs.adapters.dense_arm import search_dense
 from memoryos_memoryfs.adapters.matching_ids import matching_ids
-from memoryos_memoryfs.adapters.places import Place, place_of
+from memoryos_memoryfs.adapters.places import Place, place_of, plan_once
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.adapters.word_counts import read_counts, statement_for
 from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
@@ -129,12 +131,13 @@ class PgRecall:
         """See `RecallIndex.neighbours`."""
         if not ids:
             return {}
+        plan_once(self._session)
         rows = await self._session.tx.fetch_all(
             _NEIGHBOURS,
             {
                 "tenant": self._session.tenant,
-                "reader_ids": sorted(within.reader_ids),
-                "ids": list(ids),
+                "reader_ids": integers_literal(sorted(within.reader_ids)),
+                "ids": array_literal(tuple(ids)),
                 "state": State.ACTIVE,
                 "clearance": within.scope.clearance,
                 "now": self._session.shared.clock.now(),

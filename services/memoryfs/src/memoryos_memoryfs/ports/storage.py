@@ -185,6 +185,9 @@ class ItemStore(Protocol):
     async def find(self, ids: Sequence[str]) -> dict[str, Item]:
         """Give those of `ids` that the caller may read, in any state."""
 
+    async def find_last(self, ids: Sequence[str]) -> dict[str, Item]:
+        """Do the same and end the transaction, in one; what is asked afterwards is a transaction of its own."""
+
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
         """Give those of `ids` that the caller may change, locked in order of id until the transaction ends.
 

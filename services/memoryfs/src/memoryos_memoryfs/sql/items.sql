@@ -26,7 +26,7 @@ SELECT memoryfs.reader_ids() AS reader_ids,
     ARRAY(SELECT id FROM places) AS path_ids,
     EXISTS (
         SELECT 1 FROM memoryfs.items
-        WHERE tenant = %(tenant)s AND embed_state = 2 AND state = 2 AND path_id IN (SELECT id FROM places)
+        WHERE tenant = %(tenant)s AND embed_state = 2 AND state = 2 AND path_id = ANY (ARRAY(SELECT id FROM places))
     ) AS pending;
 
 -- name: insert_item
