@@ -3,9 +3,10 @@
 import dataclasses
 
 import pytest
+from memoryos_core.words import words_of
 from memoryos_postgres import roles
 from memoryos_postgres.errors import DatabaseFault
-from memoryos_postgres.session_facts import Fact, facts_of, holder_of, note, note_said
+from memoryos_postgres.session_facts import SOURCES_MAX, Fact, facts_of, hashes_of, holder_of, note, note_said
 from memoryos_testing import scope_of
 from memoryos_testing.postgres import admin_execute
 
@@ -31,9 +32,9 @@ def in_session(session_id="ses_1", **changes):
     return dataclasses.replace(scope_of(), session_id=session_id, **changes)
 
 
-async def seen(policy, scope):
+async def seen(policy, scope, keys=None, text=""):
     async with policy.scoped(scope) as tx:
-        return await facts_of(tx, scope)
+        return await facts_of(tx, scope, hashes_of(keys, words_of(text)) if keys else None)
 
 
 async def test_a_fact_counts_for_its_session_and_no_other(gateway, policy):
@@ -62,17 +63,28 @@ async def test_outside_of_a_session_a_fact_counts_for_the_user_for_a_day(gateway
 
 
 async def test_the_words_of_the_user_are_said_and_no_others(harness, policy, key_ring):
-    scope = in_session()
+    scope = in_session(roles=frozenset({"user"}))
     async with harness.scoped(scope) as tx:
         keys = await key_ring.tenant_keys(tx, scope.tenant)
         text = "Invite sarah.connor@gmail.com, 把报告发给王芳"
         note_said(tx, scope, keys, session_id="ses_1", message_id="msg_1", text=text)
+    for text in ("sarah.connor@gmail.com", "SARAH", "报告"):
+        assert (await seen(policy, scope, keys, text)).said(text), text
+    for text in ("mark.black@gmail.com", "李芳", ""):
+        assert not (await seen(policy, scope, keys, text)).said(text), text
+    assert not (await seen(policy, scope)).said("sarah")  # not asked about
+
+
+async def test_many_sources_of_one_fact_hide_no_other(gateway, policy):
+    scope = in_session()
+    async with gateway.scoped(scope) as tx:
+        for number in range(SOURCES_MAX + 1):
+            note(tx, scope, [Fact.UNTRUSTED_CONTENT], source=f"{WEB}.{number}")
+    async with gateway.scoped(scope) as tx:
+        note(tx, scope, [Fact.PERSONAL_DATA], source="skill:crm.customer")
     facts = await seen(policy, scope)
-    assert facts.said(keys, "sarah.connor@gmail.com")
-    assert facts.said(keys, "报告")
-    assert not facts.said(keys, "mark.black@gmail.com")
-    assert not facts.said(keys, "李芳")
-    assert not facts.said(keys, "")
+    assert facts.seen == {Fact.UNTRUSTED_CONTENT, Fact.PERSONAL_DATA}
+    assert len(facts.sources) == SOURCES_MAX
 
 
 async def test_an_agent_puts_no_words_into_the_mouth_of_its_user(harness, policy, key_ring):
@@ -80,7 +92,7 @@ async def test_an_agent_puts_no_words_into_the_mouth_of_its_user(harness, policy
         async with harness.scoped(scope) as tx:
             keys = await key_ring.tenant_keys(tx, scope.tenant)
             note_said(tx, scope, keys, session_id="ses_1", message_id="msg_1", text="delete everything")
-        assert not (await seen(policy, scope)).said(keys, "delete")
+        assert not (await seen(policy, scope, keys, "delete")).said("delete")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
     async with db.scoped(scope) as tx:
         note(tx, scope, {Fact.UNTRUSTED_CONTENT}, source="skill:web.fetch")   # before the content is handed out
-        facts = await facts_of(tx, scope, keys)                               # policy, before it asks the rules
+        facts = await facts_of(tx, scope, hashes_of(keys, words))             # policy, before it asks the rules
 
 Session and user come from the token of the call. Facts are only ever added: a
 detour through memory, another agent or a retry takes none away.
@@ -10,21 +10,23 @@ detour through memory, another agent or a retry takes none away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import TenantKeys
 from memoryos_core.words import words_of
 
-from memoryos_postgres.transaction import Tx
+from memoryos_postgres.transaction import Row, Tx
 
 WORDS_MAX: Final = 4_000
 """Words of one message that are kept; a longer one is a document, not an order."""
 MESSAGES_MAX: Final = 200
 """Latest messages of a session whose words count as said."""
+SOURCES_MAX: Final = 64
+"""Sources that are named; that there are more changes no fact."""
 SESSIONLESS_HOURS: Final = 24
 """How long what was seen outside of any session counts for its user."""
 
@@ -36,15 +38,21 @@ _NOTE_SAID: Final = (
     "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name, words)"
     " VALUES (%(tenant)s, %(holder)s, 'said', %(source)s, %(user)s, %(words)s) ON CONFLICT DO NOTHING"
 )
-_FACTS: Final = (
-    "(SELECT fact, source, words FROM core.session_facts"
+FACTS: Final = (
+    "SELECT ARRAY(SELECT DISTINCT fact FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact <> 'said'"
+    " AND (%(hours)s = 0 OR create_time > clock_timestamp() - make_interval(hours => %(hours)s))) AS seen,"
+    " ARRAY(SELECT source FROM core.session_facts"
     " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact <> 'said'"
     " AND (%(hours)s = 0 OR create_time > clock_timestamp() - make_interval(hours => %(hours)s))"
-    " ORDER BY create_time LIMIT 64)"
-    " UNION ALL"
-    " (SELECT fact, source, words FROM core.session_facts"
-    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact = 'said' ORDER BY create_time DESC LIMIT %(messages)s)"
+    " ORDER BY create_time LIMIT %(sources)s) AS sources,"
+    " ARRAY(SELECT DISTINCT spoken.word FROM (SELECT words FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact = 'said'"
+    " ORDER BY create_time DESC LIMIT %(messages)s) AS message"
+    " CROSS JOIN unnest(message.words) AS spoken (word) JOIN unnest(%(asked)s::int8[]) AS asked (word) USING (word)"
+    ") AS said"
 )
+"""One row, by `facts_params`; for whoever asks for more in the same round trip. `facts_from` reads it."""
 
 
 class Fact(StrEnum):
@@ -60,12 +68,13 @@ class SessionFacts:
 
     seen: frozenset[Fact] = frozenset()
     sources: tuple[str, ...] = ()
-    words: frozenset[int] = frozenset()
+    words: frozenset[str] = frozenset()
+    """Those of the words asked about that the user said."""
 
-    def said(self, keys: TenantKeys, text: str) -> bool:
-        """Tell whether the user said every word of `text` in this session; a text without words is nothing said."""
+    def said(self, text: str) -> bool:
+        """Tell whether the user said every word of `text`, all of which were asked about; without words nothing is."""
         words = words_of(text)
-        return bool(words) and all(keys.token_hash(word) in self.words for word in words)
+        return bool(words) and words <= self.words
 
 
 def holder_of(scope: Scope) -> str:
@@ -89,18 +98,34 @@ def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, messag
     tx.defer(_NOTE_SAID, {**params, "words": [keys.token_hash(word) for word in words]})
 
 
-async def facts_of(tx: Tx, scope: Scope) -> SessionFacts:
-    """Give what is known of the session of a call."""
-    params = {
+async def facts_of(tx: Tx, scope: Scope, asked: Mapping[int, str] | None = None) -> SessionFacts:
+    """Give what is known of the session of a call; `asked`: see `hashes_of`."""
+    row = await tx.fetch_one(FACTS, facts_params(scope, asked or {}))
+    assert row is not None
+    return facts_from(row, asked or {})
+
+
+def hashes_of(keys: TenantKeys, words: Iterable[str]) -> dict[int, str]:
+    """Give the words to ask about by their hashes: what a user said is kept as such."""
+    return {keys.token_hash(word): word for word in words}
+
+
+def facts_params(scope: Scope, asked: Mapping[int, str]) -> dict[str, Any]:
+    """Give the parameters of FACTS."""
+    return {
         "tenant": scope.tenant,
         "holder": holder_of(scope),
         "messages": MESSAGES_MAX,
+        "sources": SOURCES_MAX,
         "hours": 0 if scope.session_id else SESSIONLESS_HOURS,
+        "asked": list(asked),
     }
-    rows = await tx.fetch_all(_FACTS, params)
-    seen = [row for row in rows if row["fact"] != "said"]
+
+
+def facts_from(row: Row, asked: Mapping[int, str]) -> SessionFacts:
+    """Give the facts of the one row of FACTS."""
     return SessionFacts(
-        seen=frozenset(Fact(row["fact"]) for row in seen),
-        sources=tuple(dict.fromkeys(row["source"] for row in seen)),
-        words=frozenset(word for row in rows if row["fact"] == "said" for word in row["words"]),
+        seen=frozenset(map(Fact, row["seen"])),
+        sources=tuple(dict.fromkeys(row["sources"])),
+        words=frozenset(asked[word] for word in row["said"]),
     )
