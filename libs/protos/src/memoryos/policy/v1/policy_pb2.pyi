@@ -201,6 +201,7 @@ class Action(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     RECIPIENTS_FIELD_NUMBER: _builtins.int
     SENSITIVE_ARGUMENTS_FIELD_NUMBER: _builtins.int
+    INTENTS_FIELD_NUMBER: _builtins.int
     skill: _builtins.str
     """Name of the skill."""
     version: _builtins.str
@@ -235,6 +236,10 @@ class Action(_message.Message):
     def sensitive_arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """JSON pointers to arguments that nobody is shown but the upstream; "*" is every element of a list."""
 
+    @_builtins.property
+    def intents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Words by which users ask for it, of any language: "delete", "删除"."""
+
     def __init__(
         self,
         *,
@@ -251,10 +256,11 @@ class Action(_message.Message):
         identity: Global___UpstreamIdentity.ValueType = ...,
         recipients: _abc.Iterable[_builtins.str] | None = ...,
         sensitive_arguments: _abc.Iterable[_builtins.str] | None = ...,
+        intents: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_digest", b"definition_digest", "destructive", b"destructive", "effect_class", b"effect_class", "egress", b"egress", "identity", b"identity", "opened", b"opened", "permissions", b"permissions", "recipients", b"recipients", "returns", b"returns", "risk", b"risk", "sensitive_arguments", b"sensitive_arguments", "skill", b"skill", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_digest", b"definition_digest", "destructive", b"destructive", "effect_class", b"effect_class", "egress", b"egress", "identity", b"identity", "intents", b"intents", "opened", b"opened", "permissions", b"permissions", "recipients", b"recipients", "returns", b"returns", "risk", b"risk", "sensitive_arguments", b"sensitive_arguments", "skill", b"skill", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
