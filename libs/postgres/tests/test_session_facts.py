@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from memoryos_core.words import words_of
 from memoryos_postgres import roles
-from memoryos_postgres.errors import DatabaseFault
+from memoryos_postgres.errors import AccessRefused
 from memoryos_postgres.session_facts import SOURCES_MAX, Fact, facts_of, hashes_of, holder_of, note, note_said
 from memoryos_testing import scope_of
 from memoryos_testing.postgres import admin_execute
@@ -106,7 +106,7 @@ async def test_an_agent_puts_no_words_into_the_mouth_of_its_user(harness, policy
 )
 async def test_no_service_takes_a_fact_back_and_the_gateway_says_nothing_for_the_user(gateway, statement):
     scope = in_session()
-    with pytest.raises(DatabaseFault):
+    with pytest.raises(AccessRefused):
         async with gateway.scoped(scope) as tx:
             await tx.execute(statement)
 
