@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -139,19 +140,30 @@ class As:
 class Keys:
     """The development issuer of one test, and the files that services read."""
 
-    def __init__(self, folder: Path) -> None:
-        key = PrivateKey.generate("memoryos-dev", Use.SUBJECT)
+    def __init__(self, key: PrivateKey, folder: Path) -> None:
         self.keys_file = folder / "keys.json"
-        own = PrivateKey.generate("memoryfs", Use.SERVICE)
         self.service_key_file = folder / "memoryfs.pem"
-        own.save(self.service_key_file)
         self.receipt_key_file = folder / "receipt.pem"
-        create_seal_key(self.receipt_key_file)
-        KeySet([key.public, own.public]).save(self.keys_file)
         self.epoch_key_file = folder / "epoch.key"
-        create_epoch_key(self.epoch_key_file)
+        self._key = key
         clock = SystemClock()
         self._signer = TokenSigner(key, clock, UlidSource(clock))
+
+    @classmethod
+    def made(cls, folder: Path) -> Keys:
+        """Make everything anew."""
+        keys = cls(PrivateKey.generate("memoryos-dev", Use.SUBJECT), folder)
+        own = PrivateKey.generate("memoryfs", Use.SERVICE)
+        own.save(keys.service_key_file)
+        create_seal_key(keys.receipt_key_file)
+        KeySet([keys._key.public, own.public]).save(keys.keys_file)
+        create_epoch_key(keys.epoch_key_file)
+        return keys
+
+    def copied(self, folder: Path) -> Keys:
+        """Give the same keys in files of one's own."""
+        shutil.copytree(self.keys_file.parent, folder)
+        return Keys(self._key, folder)
 
     def token(self, identity: Identity) -> str:
         return self._signer.subject(identity, audience=[EDGE_AUDIENCE], ttl_s=3600)
@@ -191,9 +203,14 @@ def migration_schemas() -> tuple[str, ...]:
     return ("core", "memoryfs")
 
 
+@pytest.fixture(scope="session")
+def made_keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys.made(tmp_path_factory.mktemp("keys"))
+
+
 @pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path)
+def keys(made_keys: Keys, tmp_path: Path) -> Keys:
+    return made_keys.copied(tmp_path / "keys")
 
 
 def config_of(
@@ -228,6 +245,17 @@ def config_of(
             ),
         ]
     )
+
+
+@pytest.fixture
+def short_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Destroyed keys and old names are believed for a second, not ten: the erasure of a person waits for that."""
+    for module in (
+        "memoryos_postgres.keyring",
+        "memoryos_memoryfs.adapters.names",
+        "memoryos_memoryfs.adapters.pg_erasure",
+    ):
+        monkeypatch.setattr(f"{module}.CACHE_TTL_S", 1.0)
 
 
 @pytest.fixture
