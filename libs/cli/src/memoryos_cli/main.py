@@ -35,6 +35,7 @@ GROUPS: Final = {
     "task": ("task",),
     "review": ("review",),
     "decision": ("decision",),
+    "policy": ("policy",),
     "trace": ("trace",),
     "audit": ("audit",),
     "keys": ("keys",),

@@ -47,6 +47,11 @@ def default_authz_dir() -> Path:
     return Path(__file__).resolve().parents[2] / "authz"
 
 
+def default_schema_dir() -> Path:
+    """Give the folder of the JSON Schemas of input and result."""
+    return Path(__file__).resolve().parents[2] / "schemas"
+
+
 def read_files(source: Path) -> dict[str, bytes]:
     """Give the rules and data under `source` by their path in the bundle, tests left out.
 
