@@ -11,7 +11,7 @@ from memoryos_core.ids import UlidSource
 from memoryos_core.paths import MemoryPath
 from memoryos_postgres import roles
 from memoryos_postgres.errors import DatabaseFault
-from memoryos_postgres.jobs import JobLost, JobRunner, Jobs, JobSettings, JobState
+from memoryos_postgres.jobs import JobLost, JobRunner, Jobs, JobSettings, JobState, JobWaits
 from memoryos_testing import scope_of
 from memoryos_testing.postgres import admin_execute
 
@@ -313,6 +313,40 @@ async def test_what_is_never_stopped_is_not_stopped_while_it_waits_either(db, ke
     job_id = await start(jobs)
     job = await jobs.cancel(scope_of(), job_id)
     assert (job.state.ended, job.cancel_requested) == (False, True)
+
+
+async def test_what_is_never_stopped_is_never_given_up_either(db, key_ring, database):
+    jobs = Jobs(db, "memoryfs", key_ring, UlidSource(), unstoppable=frozenset({"test"}))
+    settings = JobSettings(lease_s=2, poll_s=0.02, retry_s=0.001, retry_max_s=0.05, faults_max=2, attempts_max=4)
+    tries = 0
+
+    async def handler(run):
+        nonlocal tries
+        tries += 1
+        if tries <= 7:
+            raise RuntimeError
+        return {}
+
+    async with running(jobs, settings, test=handler):
+        job = await ended(jobs, await start(jobs))
+    assert job.state is JobState.SUCCEEDED
+    assert tries == 8
+
+
+async def test_who_waits_gives_its_place_to_others_and_goes_on_in_time(jobs):
+    """Twenty waits of half a second, two at a time: five seconds, were the places kept."""
+
+    async def handler(run):
+        if not run.checkpoint:
+            await run.save(checkpoint={"waited": True})
+            raise JobWaits(0.5)
+        return run.checkpoint
+
+    names = [await start(jobs) for _ in range(20)]
+    settings = JobSettings(lease_s=30, poll_s=20, per_tenant_max=2)
+    async with running(jobs, settings, test=handler), asyncio.timeout(4.5):
+        found = [await ended(jobs, job_id) for job_id in names]
+    assert {(job.state, job.attempts, job.result["waited"]) for job in found} == {(JobState.SUCCEEDED, 1, True)}
 
 
 async def test_the_end_of_a_process_gives_its_jobs_back_at_once(jobs):

@@ -16,6 +16,7 @@ from memoryos_memoryfs.domain.erasure import PURGE
 from memoryos_postgres import roles
 from memoryos_postgres.remains import Remains, Sought
 
+pytestmark = pytest.mark.usefixtures("short_caches")
 CANARY = "金丝雀 canary 4711"
 ADMIN = frozenset({"tenant-admin"})
 USER = frozenset({"user"})

@@ -23,7 +23,7 @@ PATH = "/tenants/acme/memory/episodic"
 MODULE = "memoryos_memoryfs.main"
 POINTS = [
     "jobs.run.taken_up",
-    *(f"memoryfs.purge.in_phase:{number}" for number in range(1, 6)),
+    *(f"memoryfs.purge.in_phase:{number}" for number in range(1, 7)),
     "memoryfs.purge.after_batch",
     "memoryfs.purge.after_peers",
     "jobs.run.before_end",

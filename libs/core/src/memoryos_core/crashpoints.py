@@ -28,7 +28,7 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "jobs.run.before_end": "a job's handler is done, its end is not kept",
     "memoryfs.merge.before_commit": "the merged item and its superseded sources are made, nothing is committed",
     "memoryfs.rollback.before_commit": "every item is back and the undo snapshot taken, nothing is committed",
-    "memoryfs.purge.in_phase": "a purge is about to do a phase (pass 1 to 5: freeze, erase, settle, sweep, search)",
+    "memoryfs.purge.in_phase": "a purge is about to do a phase (1 to 6: freeze, erase, settle, sweep, arrive, search)",
     "memoryfs.purge.after_batch": "a batch of a purge is committed, the next is not begun",
     "memoryfs.purge.after_peers": "the other services have erased, the job does not say so yet",
     "policy.decide.before_commit": "OPA has decided, the decision is not kept",

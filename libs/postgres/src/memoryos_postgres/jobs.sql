@@ -84,10 +84,11 @@ WHERE tenant = %(tenant)s AND id = %(id)s AND epoch = %(epoch)s AND state = 2
 RETURNING id;
 
 -- name: put_off_job
--- Back to the queue; `blameless`: an outage or an end of the process is no fault of the job.
+-- Back to the queue; `forgiven`: faults that are none of the job's, as an outage or an end of the process.
 WITH mine AS (
     UPDATE core.jobs SET
-        epoch = epoch + 1, error_reason = %(reason)s, faults = greatest(faults - CASE WHEN %(blameless)s THEN 1 ELSE 0 END, 0)
+        epoch = epoch + 1, error_reason = %(reason)s,
+        faults = greatest(faults - %(forgiven)s, 0), attempts = greatest(attempts - %(takes)s, 0)
     WHERE tenant = %(tenant)s AND id = %(id)s AND epoch = %(epoch)s AND state = 2
     RETURNING tenant, id
 )

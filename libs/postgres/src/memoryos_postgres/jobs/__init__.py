@@ -14,8 +14,19 @@ await JobRunner(jobs, {"memory.purge": purge}).run_forever()
 """
 
 from memoryos_postgres.jobs.model import Job, JobState
-from memoryos_postgres.jobs.run import Handler, JobCancelled, JobLost, JobRun
+from memoryos_postgres.jobs.run import Handler, JobCancelled, JobLost, JobRun, JobWaits
 from memoryos_postgres.jobs.runner import JobRunner, JobSettings
 from memoryos_postgres.jobs.store import Jobs
 
-__all__ = ["Handler", "Job", "JobCancelled", "JobLost", "JobRun", "JobRunner", "JobSettings", "JobState", "Jobs"]
+__all__ = [
+    "Handler",
+    "Job",
+    "JobCancelled",
+    "JobLost",
+    "JobRun",
+    "JobRunner",
+    "JobSettings",
+    "JobState",
+    "JobWaits",
+    "Jobs",
+]

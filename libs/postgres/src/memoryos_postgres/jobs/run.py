@@ -27,6 +27,14 @@ class JobCancelled(Exception):
         self.result = dict(result or {})
 
 
+class JobWaits(Exception):
+    """The handler has nothing to do for some time: others have its place meanwhile, then it is called again."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__()
+        self.delay_s = delay_s
+
+
 class JobRun:
     """What a handler is given. It may be taken up again at its last checkpoint, by another process, at any time."""
 

@@ -16,7 +16,7 @@ from memoryos_core.errors import Code, MemoryOSError
 from memoryos_core.sealing import key_id_of, open_sealed
 
 from memoryos_postgres.jobs.model import JobState, input_place, unpack
-from memoryos_postgres.jobs.run import Handler, JobCancelled, JobLost, JobRun
+from memoryos_postgres.jobs.run import Handler, JobCancelled, JobLost, JobRun, JobWaits
 from memoryos_postgres.jobs.store import QUERIES, Jobs
 from memoryos_postgres.transaction import Row
 
@@ -26,6 +26,8 @@ _OUTAGES: Final = frozenset({Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESO
 _GIVEN_UP: Final = "JOB_GIVEN_UP"
 _UNKNOWN_KIND_S: Final = 30.0
 _RELEASE_S: Final = 5.0
+_DUE_S: Final = 0.02
+"""Look for what waited here so long after its time: clocks differ a little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +150,16 @@ class JobRunner:
             row = await tx.fetch_one(QUERIES["take_up"], named)
         if row is None:
             return None
-        if row["faults"] > self._settings.faults_max or row["attempts"] > self._settings.attempts_max:
+        if row["faults"] <= self._settings.faults_max and row["attempts"] <= self._settings.attempts_max:
+            return row
+        if kind not in self._jobs.unstoppable:
             await self._end(row, JobState.FAILED, reason=_GIVEN_UP)
             return None
-        return row
+        if row["faults"] <= self._settings.faults_max:
+            return row
+        _log.error("job %s (%s) comes no further; it rests and goes on", row["id"], kind)
+        await self._put_off(row, row["error_reason"], delay_s=self._settings.retry_max_s, forgiven=row["faults"])
+        return None
 
     async def _run(self, row: Row) -> None:
         crash_point("jobs.run.taken_up")
@@ -160,11 +168,14 @@ class JobRunner:
             result = await self._handled(run)
         except JobLost:
             raise
+        except JobWaits as wait:
+            await self._put_off(row, "", delay_s=wait.delay_s, forgiven=1, takes=1)
+            asyncio.get_running_loop().call_later(wait.delay_s + _DUE_S, self._jobs.started.set)
         except JobCancelled as stop:
             await self._end(row, JobState.CANCELLED, result=stop.result)
         except asyncio.CancelledError:
             with suppress(Exception):
-                await asyncio.wait_for(self._put_off(row, "", delay_s=0.0, blameless=True), _RELEASE_S)
+                await asyncio.wait_for(self._put_off(row, "", delay_s=0.0, forgiven=1), _RELEASE_S)
             raise
         except Exception as error:
             await self._failed(row, error)
@@ -221,10 +232,11 @@ class JobRunner:
             _log.error("job %s (%s) failed", row["id"], row["kind"], exc_info=error)
         faults = row["attempts"] if blameless else row["faults"]
         delay_s = min(self._settings.retry_s * 2 ** min(faults - 1, 20), self._settings.retry_max_s)
-        await self._put_off(row, reason, delay_s=delay_s, blameless=blameless)
+        await self._put_off(row, reason, delay_s=delay_s, forgiven=int(blameless))
 
-    async def _put_off(self, row: Row, reason: str, *, delay_s: float, blameless: bool) -> None:
-        values = {**_named(row), "reason": reason, "delay_s": delay_s, "blameless": blameless}
+    async def _put_off(self, row: Row, reason: str, *, delay_s: float, forgiven: int, takes: int = 0) -> None:
+        """Give the job back for a while; `forgiven` faults and `takes` take-ups do not count against it."""
+        values = {**_named(row), "reason": reason, "delay_s": delay_s, "forgiven": forgiven, "takes": takes}
         async with self._database.tenant(row["tenant"]) as tx:
             await tx.execute(QUERIES["put_off_job"], values)
 

@@ -26,7 +26,7 @@ class Jobs:
 
     `trace_parent` gives the trace that runs here, which the job continues; `on_cancel` is called in the
     transaction of a cancellation (to record it). A job of an
-    `unstoppable` kind goes on all the same.
+    `unstoppable` kind goes on all the same, and is never given up.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Jobs:
         self._ids = ids
         self._trace_parent = trace_parent
         self._on_cancel = on_cancel
-        self._unstoppable = sorted(unstoppable)
+        self.unstoppable = unstoppable
         self.started = asyncio.Event()
         """Set when this process has started a job: its runner need not wait for its next look."""
 
@@ -91,7 +91,7 @@ class Jobs:
         async with self.database.scoped(scope) as tx:
             await self._find(tx, scope, job_id)
             named = {"tenant": scope.tenant, "id": job_id}
-            state = await tx.fetch_value(QUERIES["cancel_job"], {**named, "unstoppable": self._unstoppable})
+            state = await tx.fetch_value(QUERIES["cancel_job"], {**named, "unstoppable": sorted(self.unstoppable)})
             if state is not None:
                 self._on_cancel(tx, scope, job_id)
             if state is not None and Job.of(await self._find(tx, scope, job_id)).state.ended:

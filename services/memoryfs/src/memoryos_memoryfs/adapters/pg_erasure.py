@@ -127,18 +127,18 @@ class PgErasure:
             params = {"tenant": run.tenant, "job_id": run.id, "after": after, "limit": limit}
             return [row["item_id"] for row in await tx.fetch_all(QUERIES["erased_ids"], params)]
 
-    async def settling(self, run: JobRun, *, caches: bool = False) -> Settling:
+    async def settling(self, run: JobRun, *, caches: bool = False, late_s: float = 0.0) -> Settling:
         """See `ErasureStore.settling`."""
         async with self._database.tenant(run.tenant) as tx:
             row = await tx.fetch_one(QUERIES["now"])
         assert row is not None
-        until = row["now"].astimezone(UTC) + timedelta(seconds=CACHE_TTL_S if caches else 0)
+        until = row["now"].astimezone(UTC) + timedelta(seconds=max(late_s, CACHE_TTL_S if caches else 0))
         return Settling(until.isoformat(), row["xid"])
 
-    async def settled(self, run: JobRun, settling: Settling) -> bool:
-        """See `ErasureStore.settled`."""
+    async def unsettled_s(self, run: JobRun, settling: Settling) -> float:
+        """See `ErasureStore.unsettled_s`."""
         async with self._database.tenant(run.tenant) as tx:
-            return bool(await tx.fetch_value(QUERIES["settled"], {"until": settling.until, "xid": settling.xid}))
+            return float(await tx.fetch_value(QUERIES["unsettled"], {"until": settling.until, "xid": settling.xid}))
 
     async def search(self, run: JobRun, target: Target) -> Mapping[str, int]:
         """See `ErasureStore.search`."""

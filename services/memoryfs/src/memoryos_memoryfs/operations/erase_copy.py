@@ -1,8 +1,7 @@
-"""What the erasure asks of the copy of the dense index: remove, search for what is left, sweep once more."""
+"""What the erasure asks of the copy of the dense index: remove, and search for what is left."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -42,21 +41,6 @@ async def find_in_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] |
             async for ids in _found(parts.copy, model_id, tenant, item_ids):
                 held.update(ids)
     return len(held)
-
-
-async def sweep_copy(parts: IndexParts, tenant: str, item_ids: Sequence[str] | None) -> int:
-    """Give the number of items left after everything that was on its way has arrived and was removed: 0.
-
-    A copier that read an item before it was erased may send it until its
-    deadline, and a write that timed out may arrive late. After the last of
-    these deadlines what came is removed; Qdrant carries changes out in the
-    order of their arrival, so nothing sent before comes after that.
-    """
-    if parts.copy is None:
-        return 0
-    await asyncio.sleep(parts.settle_s)
-    await erase_from_copy(parts, tenant, item_ids)
-    return await find_in_copy(parts, tenant, item_ids)
 
 
 async def _found(

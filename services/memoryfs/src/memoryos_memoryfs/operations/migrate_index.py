@@ -163,7 +163,7 @@ async def _verified(parts: IndexParts, copy: DerivedIndex, progress: Progress, *
 
 
 async def _recall(parts: IndexParts, copy: DerivedIndex) -> tuple[float, int]:
-    """Give the share of the exact nearest that the copy finds, over a sample of kept vectors, and how many were asked."""
+    """Give the share of the exact nearest that the copy finds, over a sample of kept vectors, and its size."""
     counts = await parts.truth.counts(parts.model_id)
     biggest = sorted(counts, key=lambda tenant: -counts[tenant])[:_SAMPLED_TENANTS]
     found = wanted = queries = 0

@@ -13,19 +13,21 @@ from typing import Any, Final
 
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InternalError
-from memoryos_postgres.jobs import JobRun
+from memoryos_postgres.jobs import JobRun, JobWaits
 
 from memoryos_memoryfs.domain.erasure import Expiry, Finding, Target, receipt
 from memoryos_memoryfs.errors import ReceiptUnavailable
-from memoryos_memoryfs.operations.erase_copy import erase_from_copy, find_in_copy, sweep_copy
-from memoryos_memoryfs.ports.erasure import ErasureParts
+from memoryos_memoryfs.operations.erase_copy import erase_from_copy, find_in_copy
+from memoryos_memoryfs.ports.erasure import ErasureParts, Settling
 from memoryos_memoryfs.ports.index import IndexParts
 
 BATCH: Final = 2000
 _NAMED: Final = 5000
 _COPY: Final = "qdrant.points"
 _LOOK_S: Final = 0.1
-_PHASES: Final = ("freeze", "erase", "settle", "sweep", "search")
+_HELD_S: Final = 0.5
+"""Longest wait for an instant that keeps its place; in a longer one other jobs run."""
+_PHASES: Final = ("freeze", "erase", "settle", "sweep", "arrive", "search")
 
 
 class RemainsFound(InternalError):
@@ -78,6 +80,10 @@ class _Purge:
 
     async def erase(self) -> None:
         """Remove what is there now, in every place."""
+        await self._keep(waits={})
+        await self._remove()
+
+    async def _remove(self) -> None:
         while await self._store.erase_batch(self._run, self._target, BATCH):
             crash_point("memoryfs.purge.after_batch")
         await self._store.erase_loose(self._run, self._target)
@@ -86,16 +92,24 @@ class _Purge:
 
     async def settle(self) -> None:
         """Wait until no process holds the key and every transaction of before has ended."""
-        settling = await self._store.settling(self._run, caches=bool(self._target.user))
-        while not await self._store.settled(self._run, settling):  # noqa: ASYNC110 - others end meanwhile
-            await asyncio.sleep(_LOOK_S)
+        await self._wait("settle", caches=bool(self._target.user))
 
     async def sweep(self) -> None:
         """Remove what came in between; nothing older can come any more."""
-        await self.erase()
+        await self._remove()
+
+    async def arrive(self) -> None:
+        """Wait until what was on its way to the copy has arrived, and remove it.
+
+        A copier that read an item before it was erased may send it until its
+        deadline, and a write that timed out may arrive late. Qdrant carries
+        changes out in the order of their arrival, so nothing sent before comes
+        after the last of these deadlines.
+        """
         ids = await self._all_ids()
-        if ids and await sweep_copy(self._index, self._run.tenant, ids):
-            raise RemainsFound
+        if ids and self._index.copy is not None:
+            await self._wait("arrive", late_s=self._index.settle_s)
+            await self._erase_copies()
 
     async def search(self) -> None:
         """Look into every place; what is found sends the purge back to its first phase."""
@@ -130,6 +144,18 @@ class _Purge:
             expiring=self._expiring,
             absent=list(self._peers.absent),
         )
+
+    async def _wait(self, phase: str, *, caches: bool = False, late_s: float = 0.0) -> None:
+        """Wait out what was under way when the phase began first; whoever takes the job up goes on waiting."""
+        waits = self._run.checkpoint.get("waits", {})
+        if phase not in waits:
+            began = await self._store.settling(self._run, caches=caches, late_s=late_s)
+            await self._keep(waits={**waits, phase: [began.until, began.xid]})
+        settling = Settling(*self._run.checkpoint["waits"][phase])
+        while (left_s := await self._store.unsettled_s(self._run, settling)) > 0:
+            if left_s > _HELD_S:
+                raise JobWaits(left_s)
+            await asyncio.sleep(max(left_s, _LOOK_S))
 
     async def _erase_copies(self) -> None:
         after, removed = "", 0

@@ -49,11 +49,14 @@ class ErasureStore(Protocol):
     async def erased_ids(self, run: JobRun, after: str, limit: int) -> list[str]:
         """Give the names of removed items after `after`, in order."""
 
-    async def settling(self, run: JobRun, *, caches: bool = False) -> Settling:
-        """Give from when on every transaction of now has ended and, with `caches`, no process holds an old key."""
+    async def settling(self, run: JobRun, *, caches: bool = False, late_s: float = 0.0) -> Settling:
+        """Give from when on every transaction of now has ended and, with `caches`, no process holds an old key.
 
-    async def settled(self, run: JobRun, settling: Settling) -> bool:
-        """Tell whether that instant has passed."""
+        With `late_s` it is at least so much later than now.
+        """
+
+    async def unsettled_s(self, run: JobRun, settling: Settling) -> float:
+        """Give how long that instant is away; very little when only a transaction is awaited, 0 once it has passed."""
 
     async def search(self, run: JobRun, target: Target) -> Mapping[str, int]:
         """Give, for every table, the number of rows that still hold something of the target."""

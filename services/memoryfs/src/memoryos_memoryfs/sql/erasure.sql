@@ -142,7 +142,10 @@ WHERE tenant = %(tenant)s AND (name = %(typed)s OR starts_with(name, %(agents)s)
 -- name: now
 SELECT clock_timestamp() AS now, pg_current_xact_id()::text::int8 AS xid;
 
--- name: settled
--- Whether the database clock has passed an instant and every transaction older than `xid` has ended.
-SELECT clock_timestamp() >= %(until)s::timestamptz
-    AND pg_snapshot_xmin(pg_current_snapshot())::text::int8 >= %(xid)s AS settled;
+-- name: unsettled
+-- Seconds until the database clock passes an instant and every transaction older than `xid` has ended; an instant at
+-- least while one has not.
+SELECT greatest(
+    extract(epoch FROM %(until)s::timestamptz - clock_timestamp())::float8,
+    CASE WHEN pg_snapshot_xmin(pg_current_snapshot())::text::int8 >= %(xid)s THEN 0 ELSE 0.001 END
+) AS left_s;
