@@ -34,6 +34,7 @@ from memoryos_telemetry import TelemetrySection
 from memoryos_testing.faulty_index import FaultyIndex
 from memoryos_testing.hash_embedder import HashEmbedder
 from memoryos_testing.postgres import Clone
+from memoryos_vectors.adapters import qdrant_wire
 from memoryos_vectors.adapters.qdrant import connect
 from memoryos_vectors.config import PgVectorSection
 from memoryos_vectors.models import IndexedModels
@@ -41,7 +42,8 @@ from memoryos_vectors.ports import DerivedIndex
 from memoryos_vectors.qdrant_config import QdrantSection
 
 BACKEND = os.environ.get("MEMORYOS_TEST_BACKEND", "pgvector")
-"""qdrant: every service of these tests answers from a Qdrant in local mode."""
+"""qdrant: every service of these tests answers from a Qdrant, the one that QDRANT_URL names or one in local mode."""
+QDRANT_URL = os.environ.get("QDRANT_URL", "")
 EPISODIC = "/tenants/acme/memory/episodic"
 _numbers = itertools.count(1)
 
@@ -258,10 +260,22 @@ def short_caches(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{module}.CACHE_TTL_S", 1.0)
 
 
+async def _drop_collections(prefix: str) -> None:
+    """Remove what the services of one test left on the Qdrant that QDRANT_URL names."""
+    client, _ = qdrant_wire.connect(QDRANT_URL, api_key=None, timeout_s=5)
+    for found in (await client.get_collections()).collections:
+        if found.name.startswith(prefix):
+            await client.delete_collection(found.name)
+    await client.close()
+
+
 @pytest.fixture
 async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIterator[ServiceFactory]:
     """Start MemoryFS, with another clock or settings where a test wants them."""
     async with AsyncExitStack() as stack:
+        copy = {"url": QDRANT_URL or ":memory:", "collection_prefix": f"test-{uuid.uuid4().hex}"}
+        if BACKEND == "qdrant" and QDRANT_URL:
+            stack.push_async_callback(_drop_collections, copy["collection_prefix"])
 
         async def start(
             *,
@@ -274,7 +288,7 @@ async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIte
         ) -> Service:
             flaky = embedder or FlakyEmbedder()
             if BACKEND == "qdrant" and not (derived or qdrant):
-                qdrant, memoryfs = {"url": ":memory:"}, {"vector_backend": "qdrant", **memoryfs}
+                qdrant, memoryfs = copy, {"vector_backend": "qdrant", **memoryfs}
             config = config_of(database, keys, tmp_path, qdrant=qdrant, models=models, **memoryfs)
             server = await stack.enter_async_context(running(config, clock=clock, embedder=flaky, derived=derived))
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address))
@@ -289,7 +303,7 @@ def service_embedder() -> FlakyEmbedder:
     return FlakyEmbedder()
 
 
-@pytest.fixture(params=[url for url in (":memory:", os.environ.get("QDRANT_URL", "")) if url])
+@pytest.fixture(params=[url for url in (":memory:", QDRANT_URL) if url])
 async def faulty(request: pytest.FixtureRequest, service_embedder: FlakyEmbedder) -> AsyncIterator[FaultyIndex]:
     """A Qdrant in local mode, and a real one where QDRANT_URL names it, with faults on the way to it."""
     models = IndexedModels({service_embedder.model_id: service_embedder.dimensions})
