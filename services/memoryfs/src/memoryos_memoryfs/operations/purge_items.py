@@ -20,7 +20,6 @@ from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports.storage import Work
 
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Purge"
-_ADMIN: Final = "tenant-admin"
 _SEALED_FOR: Final = "service:memoryfs"
 """Whose key seals what a purge was asked: the person's own is destroyed before it ends."""
 
@@ -89,7 +88,7 @@ def _target(scope: Scope, command: PurgeCommand) -> Target:
         raise NotAllowed("No agent erases: a person asks for it.")
     if sum((bool(command.user), bool(command.ids), command.subtree)) != 1:
         raise InvalidField.of("user", "exactly one of user, ids and subtree")
-    admin = _ADMIN in scope.roles
+    admin = access.WIDE_ROLE in scope.roles
     if command.user:
         if command.user != scope.user and not admin:
             raise NotAllowed("Only a tenant-admin erases another person.")
