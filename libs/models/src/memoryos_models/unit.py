@@ -25,13 +25,13 @@ def unit_rows(rows: ArrayLike, *, dimensions: int) -> Vectors:
         matrix = matrix.reshape(1, -1) if matrix.size else matrix.reshape(0, dimensions)
     if matrix.ndim != 2 or matrix.shape[1] != dimensions:
         raise VectorUnusable(f"vector must have {dimensions} numbers", metadata={"dimensions": str(dimensions)})
-    if not np.isfinite(matrix).all():
-        raise VectorUnusable("vector holds a number that is not finite")
     # Scale by the largest entry first: squares of huge or tiny numbers overflow or vanish.
     peak = np.abs(matrix).max(axis=1, keepdims=True, initial=0.0)
+    if not np.isfinite(peak).all():  # NaN and infinities come out as the largest
+        raise VectorUnusable("vector holds a number that is not finite")
     if (peak == 0.0).any():
         raise VectorUnusable("vector is zero")
     scaled = matrix / peak
-    unit = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
-    rounded: Vectors = unit.astype(np.float16).astype(np.float32)
+    scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, np.newaxis]
+    rounded: Vectors = scaled.astype(np.float16).astype(np.float32)
     return rounded

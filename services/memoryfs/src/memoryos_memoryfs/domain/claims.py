@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import Stemmer
 
-from memoryos_memoryfs.domain import lexicon_en, lexicon_zh
-from memoryos_memoryfs.domain.numerals import HAN_NUMBER, ORDINALS, english_number, forms_at, han_number
+from memoryos_memoryfs.domain import lexicon_en, lexicon_zh, numerals
+from memoryos_memoryfs.domain.numerals import HAN_NUMBER, NUMBER_WORDS, ORDINALS, english_number, forms_at, han_number
 
 _NUMBER_KEY: Final = re.compile(r"[ndmywt#]-?\d")
+_NUMBER_STARTS: Final = frozenset("ndmywt#")
 _IDENTIFIER: Final = re.compile(
     r"[A-Za-z0-9]+(?:[-_./:@#+][A-Za-z0-9]+)+|[A-Za-z]+\d[A-Za-z0-9]*|\d+[A-Za-z]+\d[A-Za-z0-9]*"
 )
 _WORD: Final = re.compile(r"[^\W\d_\u3400-\u9fff\u3040-\u30ff\u0e00-\u0eff]+(?:['’-][^\W\d_\u3400-\u9fff]+)*[+#]*")
+_NAMING: Final = re.compile(r"[\d@_]")
+_LETTERS: Final = re.compile(r"[A-Za-z']+")
 _HAN_NUMBER: Final = re.compile(HAN_NUMBER)
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _CLAUSES: Final = frozenset(",;.!，；。！:：")
@@ -33,8 +36,7 @@ _BEFORE_ADJECTIVE: Final = frozenset({"a", "an", "the", "my", "his", "her", "our
 _OR: Final = re.compile(r"(?<=favo)ur|(?<=colo)ur|(?<=hono)ur|(?<=labo)ur|(?<=behavio)ur|(?<=neighbo)ur|(?<=flavo)ur")
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """One step of a text: `key` says what it means, `~…` has no weight of its own."""
 
     key: str
@@ -57,7 +59,7 @@ class Mark:
 
 def is_number(key: str) -> bool:
     """Tell whether the key of a mark is a number, date or time."""
-    return _NUMBER_KEY.match(key) is not None
+    return key[:1] in _NUMBER_STARTS and _NUMBER_KEY.match(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,9 @@ def claim_of(text: str, names: frozenset[str]) -> Claim:
         if isinstance(raw, _Word):
             row.append(raw)
             continue
-        marks += _english(row, names)
-        row = []
+        if row:
+            marks += _english(row, names)
+            row = []
         marks.append(raw)
     marks += _english(row, names)
     marks = [mark for mark in marks if mark.key]
@@ -134,11 +137,12 @@ def _scan(text: str) -> Iterator[_Raw]:
             clause, first = clause + 1, char in ".!。！"
             at += 1
             continue
-        found, keys = _form(text, at)
+        forms = forms_at(text, at)
+        found, keys = _form(text, at, forms) if forms else (at, ())
         if keys:
             yield from (Mark(key, clause) for key in keys)
         elif match := _IDENTIFIER.match(text, at):
-            if any(c.isdigit() for c in match[0]) or "@" in match[0] or "_" in match[0]:
+            if _NAMING.search(match[0]):
                 found = match.end()
                 yield Mark(match[0].lower(), clause, name=True)
             elif word := _WORD.match(text, at):
@@ -157,19 +161,16 @@ def _scan(text: str) -> Iterator[_Raw]:
         at = max(found, at + 1)
 
 
-def _form(text: str, at: int) -> tuple[int, list[str]]:
-    """Give the number, date or time that starts here, and where it ends."""
+def _form(text: str, at: int, forms: numerals.Forms) -> tuple[int, Sequence[str]]:
+    """Give the number, date or time that starts here, if any of `forms` does, and where it ends."""
     if at and text[at - 1].isascii() and text[at - 1].isalnum():
-        return at, []
-    forms = forms_at(text, at)
-    if not forms:
-        return at, []
+        return at, ()
     long_word = _han_word(text, at)
     for form, make in forms:
         match = form.match(text, at)
         if match and match.end() - at > len(long_word) - (long_word[:1] in "一两"):
             return match.end(), make(match)
-    return at, []
+    return at, ()
 
 
 def _han_word(text: str, at: int) -> str:
@@ -212,7 +213,7 @@ def _english(row: list[_Word], names: frozenset[str]) -> list[Mark]:
             marks.append(Mark(bare, word.clause, name=True, owner=bare != word.lower))
             at += 1
             continue
-        value, used = english_number([w.lower for w in words[at : at + 8]])
+        value, used = english_number([w.lower for w in words[at : at + 8]]) if word.lower in NUMBER_WORDS else (0, 0)
         if used and not (used == 1 and word.lower == "one" and _follows_no(words, at)):
             marks.append(Mark(f"n{value}", word.clause))
             at += used
@@ -236,10 +237,7 @@ def _split(word: _Word) -> list[_Word]:
         return [_Word(lower[:-3], word.first, word.clause), _Word("n't", False, word.clause)]
     for ending, meaning in (("'ll", "'ll"), ("'d", "'d"), ("'ve", "have"), ("'re", "are"), ("'m", "am")):
         if lower.endswith(ending):
-            return [
-                _Word(word.text[: -len(ending)], word.first, word.clause),
-                _Word(meaning, False, word.clause),
-            ]
+            return [_Word(word.text[: -len(ending)], word.first, word.clause), _Word(meaning, False, word.clause)]
     if "-" in word.text:
         return [_Word(part, word.first, word.clause) for part in word.text.split("-") if part]
     return [word]
@@ -269,16 +267,17 @@ def _tense(text: str, marks: list[Mark]) -> list[Mark]:
     """Give the mark of the past for an English text in it, unless another mark says how it stands to the present."""
     if any(mark.key in ("§FORMER", "§ENDED") for mark in marks):
         return []
-    words = re.findall(r"[A-Za-z']+", text)
     before = ""
-    for word in words:
+    for word in _LETTERS.findall(text):
         lower = word.lower()
-        form = lower in lexicon_en.PAST or (
-            lower.endswith("ed") and lower not in lexicon_en.NOT_PAST and (len(lower) > 4 and word.islower())
-        )
-        shielded = before in _BE or before in _BEFORE_ADJECTIVE
-        if lower == "been" or (form and (before in _PERFECT or lower in ("was", "were", "had") or not shielded)):
+        if lower == "been":
             return [Mark("§PAST", 0)]
+        if lower in lexicon_en.PAST or (
+            lower.endswith("ed") and lower not in lexicon_en.NOT_PAST and (len(lower) > 4 and word.islower())
+        ):
+            shielded = before in _BE or before in _BEFORE_ADJECTIVE
+            if before in _PERFECT or lower in ("was", "were", "had") or not shielded:
+                return [Mark("§PAST", 0)]
         before = lower
     return []
 

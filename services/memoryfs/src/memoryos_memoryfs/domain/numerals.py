@@ -147,8 +147,8 @@ def _english_weekday(match: re.Match[str]) -> list[str]:
     return ["§EVERY", day] if match[2] else [day]
 
 
-_Forms = tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], list[str]]], ...]
-_FORMS: Final[_Forms] = tuple(
+Forms = tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], list[str]]], ...]
+_FORMS: Final[Forms] = tuple(
     (re.compile(form, flags), make)
     for form, flags, make in (
         (rf"{_MONTH}\s+{_DAY}{_YEAR}(?!:)\b", re.IGNORECASE, _date),
@@ -188,7 +188,7 @@ _HAN_STARTS: Final = frozenset(_HAN + "周星礼第凌早上中下傍晚夜正�
 _HAN_FORMS: Final = tuple(form for form in _FORMS if re.search(r"[\u4e00-\u9fff]", form[0].pattern))
 
 
-def forms_at(text: str, at: int) -> _Forms:
+def forms_at(text: str, at: int) -> Forms:
     """Give the forms that can begin at this character; most of a text begins none."""
     char = text[at]
     if char.isdigit() or char in "$€£¥-":
@@ -250,6 +250,10 @@ ORDINALS: Final = {
     )
 }
 _FIXED: Final = {"dozen": 12, "couple": 2, "pair": 2}
+
+
+NUMBER_WORDS: Final = frozenset((*_SMALL, *_TENS, *_FIXED, "hundred", "thousand", "million", "billion"))
+"""Words with which a number can begin."""
 
 
 def english_number(words: list[str]) -> tuple[int, int]:

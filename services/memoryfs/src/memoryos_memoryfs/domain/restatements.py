@@ -49,6 +49,10 @@ _IMPLIED: Final[dict[str, frozenset[str]]] = {
 """Words that may be left out where the other text has one of these."""
 
 
+_UNSAID: Final = frozenset((*_PERSONS, *_IMPLIED, "n1", "§BEI"))
+"""What a signature leaves out."""
+
+
 class Sameness(IntEnum):
     """How two texts stand to each other."""
 
@@ -84,11 +88,8 @@ def compare(a: str, b: str, cosine: float | None = None) -> Sameness:
 def signature(text: str) -> str:
     """Give what texts that say the same have in common, for looking them up; equal ones still have to be compared."""
     if len(text) <= CHARS_MAX:
-        marks = Counter(
-            mark.key
-            for mark in claim_of(text, frozenset()).marks
-            if _weighty(mark) and mark.key not in ("n1", "§BEI") and mark.key not in _IMPLIED
-        )
+        keys_said = [mark[0] for mark in claim_of(text, frozenset()).marks]
+        marks = Counter([key for key in keys_said if key[0] != "~" and key not in _UNSAID])
         keys = sorted(f"{key}*{count}" if _counted(key) else key for key, count in marks.items())
         if keys:
             return "\n".join(keys)
