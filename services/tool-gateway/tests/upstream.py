@@ -26,6 +26,7 @@ class Upstream:
     ok: does it · drop: does it, then hangs up · hang: does it, never answers ·
     status-NNN: does nothing, answers NNN and a secret · fault-NNN: does it, answers NNN ·
     redirect: does nothing, sends elsewhere · big: does it, answers with much text ·
+    away: does nothing, sends to `location` ·
     half: does it, hangs up within the answer · flaky: does it, hangs up the first time ·
     keyed: does it once per idempotency key, hangs up the first time · echo: answers with its body ·
     gone: does it and hangs up, then knows it no more · tickets: a ticket, looked up ·
@@ -37,6 +38,7 @@ class Upstream:
     requests: list[Request] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     tickets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    location: str = ""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -86,6 +88,8 @@ class Upstream:
             await _send(writer, int(number), json.dumps({"error": SECRET}).encode())
         elif kind == "redirect":
             await _send(writer, 302, b"", [f"location: http://{self.address}/ok/{name}"])
+        elif kind == "away":
+            await _send(writer, 302, b"", [f"location: {self.location}"])
         elif kind == "big":
             await _send(writer, 200, json.dumps({"text": "数据" * 500_000}).encode())
         elif kind == "half":

@@ -7,10 +7,11 @@ from typing import Any, Final
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 
-from memoryos_toolgateway.adapters.http_sender import Answer, Contact, HttpSender
+from memoryos_toolgateway.adapters.http_edge import HttpEdge, NoCredentials, Sent
+from memoryos_toolgateway.adapters.http_sender import Contact
 from memoryos_toolgateway.domain import pointers
 from memoryos_toolgateway.domain.decisions import Resource
-from memoryos_toolgateway.domain.http_template import CannotRender, render
+from memoryos_toolgateway.domain.http_template import CannotRender
 from memoryos_toolgateway.domain.skill import Skill
 from memoryos_toolgateway.errors import ArgumentsInvalid
 
@@ -22,8 +23,8 @@ ID_BYTES_MAX: Final = 512
 class HttpResourceLookup:
     """ports.ResourceLookup. Whatever fails leaves the properties out, and policy denies what it does not know."""
 
-    def __init__(self, sender: HttpSender) -> None:
-        self._sender = sender
+    def __init__(self, edge: HttpEdge) -> None:
+        self._edge = edge
 
     async def look_up(self, skill: Skill, arguments: dict[str, Any]) -> Resource:
         """Give what the call is done to; see ports.ResourceLookup."""
@@ -31,13 +32,17 @@ class HttpResourceLookup:
         properties = b""
         if mapping.lookup is not None:
             try:
-                request = render(mapping.lookup.request, arguments)
+                sent = await self._edge.send(
+                    mapping.lookup.request,
+                    arguments,
+                    timeout_s=mapping.lookup.timeout_s,
+                    exchange=mapping.lookup.exchange,
+                )
+                properties = _properties(sent)
             except CannotRender as error:
                 raise ArgumentsInvalid.of([(error.pointer, f"expected {error}")]) from None
-            answer = await self._sender.send(
-                request, timeout_s=mapping.lookup.timeout_s, bytes_max=PROPERTIES_BYTES_MAX
-            )
-            properties = _properties(answer)
+            except NoCredentials:
+                properties = b""
         return Resource(type=mapping.type, id=_id(skill, arguments), properties=properties)
 
 
@@ -54,9 +59,12 @@ def _id(skill: Skill, arguments: dict[str, Any]) -> str:
     return str(found)
 
 
-def _properties(answer: Answer) -> bytes:
+def _properties(sent: Sent) -> bytes:
+    answer = sent.answer
     if answer.contact is not Contact.ANSWERED or answer.status != 200 or not answer.complete:
         return b""
+    if any(secret.encode() in answer.body for secret in sent.secrets):
+        return b""  # properties are kept and shown to auditors; credentials are not
     try:
         value = parse_json(answer.body, max_bytes=PROPERTIES_BYTES_MAX)
     except InvalidField:
