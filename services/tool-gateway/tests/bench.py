@@ -16,9 +16,12 @@ from memoryos_toolgateway.adapters.connector_http import HttpConnector
 from memoryos_toolgateway.adapters.http_sender import HttpSender
 from memoryos_toolgateway.adapters.journal_postgres import PostgresJournal
 from memoryos_toolgateway.adapters.resource_lookup import HttpResourceLookup
-from memoryos_toolgateway.adapters.skill_files import load_registry
+from memoryos_toolgateway.adapters.skill_files import load_skill
+from memoryos_toolgateway.adapters.skill_folders import load_registry
+from memoryos_toolgateway.adapters.skill_locks import pin_skill
 from memoryos_toolgateway.domain.calls import Call
 from memoryos_toolgateway.domain.skill import HttpConnector as HttpDefinition
+from memoryos_toolgateway.domain.skill_lock import Pin
 from memoryos_toolgateway.operations.call_skill import CallRequest, CallSkill
 from memoryos_toolgateway.operations.decide_call import CallDecider
 from memoryos_toolgateway.operations.dispatch_call import CallDispatcher
@@ -74,10 +77,20 @@ def demo_skills() -> list[dict[str, Any]]:
     ]
 
 
-def write_skills(folder: Path, *documents: dict[str, Any]) -> None:
+def write_skills(folder: Path, *documents: dict[str, Any], opened: bool = True) -> None:
+    """Write skill files, accepted by a person and opened for writing unless the test says otherwise."""
     folder.mkdir(exist_ok=True)
     for document in documents:
-        (folder / f"{document['name']}.yaml").write_text(yaml.safe_dump(document, allow_unicode=True))
+        file = folder / f"{document['name']}.yaml"
+        file.write_text(yaml.safe_dump(document, allow_unicode=True))
+        accept(file, opened=opened)
+
+
+def accept(file: Path, *, opened: bool) -> None:
+    """Pin the definition in `file` as it is now."""
+    found = load_skill(file, {"UPSTREAM": "127.0.0.1:1"})
+    pin = Pin(digest=found.definition_digest, opened=opened, accepted_by="test", accept_time="2026-01-01T00:00:00Z")
+    pin_skill(file.parent, found.name, pin)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from memoryos_core.ids import UlidSource
 from memoryos_grpc import Channels, GrpcSection, subject_token
 from memoryos_telemetry import Telemetry, TelemetrySection
 from memoryos_toolgateway.adapters.policy_grpc import GrpcPolicy
-from memoryos_toolgateway.adapters.skill_files import load_registry
+from memoryos_toolgateway.adapters.skill_folders import load_registry
 from memoryos_toolgateway.domain.decisions import Action, Effect, Question, Resource, judge
 from memoryos_toolgateway.domain.skill import Skill
 from memoryos_toolgateway.errors import ArgumentsInvalid, PolicyUnavailable

@@ -32,7 +32,8 @@ def skill(**changes: Any) -> Skill:
         "name": "do", "version": "1", "description": "", "parameters_json": b"{}", "schema": CompiledSchema(True),
         "permissions": (), "effect_class": EffectClass.READ, "risk": "low", "timeout_s": 1.0, "attempts_max": 1,
         "output_limit_bytes": 1000, "sensitive_results": (), "sensitive_arguments": (), "recipients": (),
-        "returns": (), "egress": Egress.NONE, "destructive": False, "identity": UpstreamIdentity.NONE, "opened": False,
+        "returns": (), "intents": (), "egress": Egress.NONE, "destructive": False,
+        "identity": UpstreamIdentity.NONE, "opened": False,
         "resource": ResourceMapping(),
         "connector": BuiltinConnector(operation=Operation.MEMORY_READ), "definition_digest": "d",
     }  # fmt: skip

@@ -171,13 +171,6 @@ def test_a_recursive_schema_over_smaller_values_is_fine():
         {"definitions": {}},
         {"type": "int"},
         {"minimum": "1"},
-        {"properties": {"a\u200bb": True}},
-        {"properties": {"a\u202eb": True}},
-        {"properties": {"ｎame": True}},
-        {"properties": {"nаme": True}},  # Cyrillic а
-        {"required": ["a\u0000"]},
-        {"description": "Reads\u202e only"},
-        {"description": "Reads\U000e0041"},
         {"pattern": "(?=a)"},
         {"pattern": r"(a)\1"},
         {"pattern": "(?i)a"},

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from memoryos_toolgateway.adapters.skill_files import load_registry, load_skill
+from memoryos_toolgateway.adapters.skill_files import load_skill
+from memoryos_toolgateway.adapters.skill_folders import load_registry
 from memoryos_toolgateway.app import registry_of
 from memoryos_toolgateway.config import ToolGatewaySection
 from memoryos_toolgateway.errors import SkillFileInvalid
@@ -76,7 +77,6 @@ def test_names_are_plain(tmp_path: Path, name: str):
         ({"timeout_s": 601}, "/timeout_s"),
         ({"version": 1}, "/version"),
         ({"permissions": ["Read Only"]}, "/permissions/0"),
-        ({"description": "Reads\u202e"}, "/description"),
         ({"parameters": {"type": "array"}}, "/parameters"),
         ({"parameters": {"type": "object", "properties": {"name": {"$ref": "file:///etc/passwd"}}}}, "/parameters"),
         ({"resource": {"type": "t", "id": "/missing"}}, "/resource/id"),

@@ -29,7 +29,7 @@ from memoryos_toolgateway.adapters.http_sender import HttpSender
 from memoryos_toolgateway.adapters.journal_postgres import PostgresJournal
 from memoryos_toolgateway.adapters.policy_grpc import GrpcPolicy
 from memoryos_toolgateway.adapters.resource_lookup import HttpResourceLookup
-from memoryos_toolgateway.adapters.skill_files import load_registry
+from memoryos_toolgateway.adapters.skill_folders import load_registry
 from memoryos_toolgateway.config import ToolGatewaySection
 from memoryos_toolgateway.domain.skill import BuiltinConnector
 from memoryos_toolgateway.domain.skill import HttpConnector as HttpDefinition
@@ -51,9 +51,17 @@ _log = logging.getLogger(__name__)
 
 def registry_of(section: ToolGatewaySection) -> SkillRegistry:
     """Give the registry of the built-in and the configured skill files, or raise SkillFileInvalid."""
+    registry = load_registry(skill_folders(section), section.endpoints)
+    for found in registry.found():
+        if found.quarantined:
+            _log.warning("quarantined until accepted: `mos skill list --all`", extra={"skill": found.skill.name})
+    return registry
+
+
+def skill_folders(section: ToolGatewaySection) -> list[Path]:
+    """Give the folders that skills are read from."""
     builtin = Path(str(resources.files("memoryos_toolgateway").joinpath("skills")))
-    folders = [*([builtin] if section.builtin_skills else []), *section.skill_dirs]
-    return load_registry(folders, section.endpoints)
+    return [*([builtin] if section.builtin_skills else []), *section.skill_dirs]
 
 
 async def serve(config: Config, stop: asyncio.Event) -> None:

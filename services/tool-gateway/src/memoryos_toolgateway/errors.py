@@ -63,4 +63,5 @@ class SkillFileInvalid(Exception):
     def __init__(self, file: str, pointer: str, text: str) -> None:
         self.file = file
         self.pointer = pointer
+        self.text = text
         super().__init__(f"{file}: {pointer or '/'}: {text}")

@@ -22,6 +22,8 @@ _EFFECTS: Final = {
     policy_pb2.EFFECT_DENY: Effect.DENY,
     policy_pb2.EFFECT_MANUAL_REVIEW: Effect.MANUAL_REVIEW,
 }
+_BATCH_MAX: Final = 500
+"""What BatchDecide takes."""
 _CLASSES: Final = {
     EffectClass.READ: policy_pb2.EFFECT_CLASS_READ,
     EffectClass.IDEMPOTENT: policy_pb2.EFFECT_CLASS_IDEMPOTENT,
@@ -71,8 +73,12 @@ class GrpcPolicy:
 
     async def visible(self, skills: Sequence[Skill]) -> list[bool]:
         """Tell which skills the caller could be allowed at all; see ports.PolicyClient."""
-        if not skills:
-            return []
+        answers: list[bool] = []
+        for start in range(0, len(skills), _BATCH_MAX):
+            answers += await self._visible(skills[start : start + _BATCH_MAX])
+        return answers
+
+    async def _visible(self, skills: Sequence[Skill]) -> list[bool]:
         requests = [
             policy_pb2.DecideRequest(purpose=policy_pb2.PURPOSE_LIST, action=action_message(skill)) for skill in skills
         ]
@@ -114,6 +120,7 @@ def action_message(skill: Skill) -> policy_pb2.Action:
         identity=_IDENTITIES[skill.identity],
         recipients=skill.recipients,
         sensitive_arguments=skill.sensitive_arguments,
+        intents=skill.intents,
     )
 
 

@@ -14,6 +14,8 @@ import yaml
 from memoryos_core.canonical import parse_json
 from memoryos_core.errors import InvalidField
 
+from memoryos_toolgateway.domain import pointers
+
 DOCUMENT_BYTES_MAX: Final = 262_144
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
@@ -89,3 +91,29 @@ def read_document(file: Path) -> Any:
         raise DocumentInvalid(f"{line}{error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise DocumentInvalid(str(error) if isinstance(error, DocumentInvalid) else "is no YAML in UTF-8") from None
+
+
+def line_of(file: Path, pointer: str) -> int:
+    """Give the line on which what the pointer leads to begins, or the nearest thing around it that is there."""
+    try:
+        node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        return 1
+    line = 1
+    for part in pointers.split(pointer) if pointer.startswith("/") else ():
+        found = _child(node, part)
+        if found is None:
+            return line
+        line, node = found
+    return line
+
+
+def _child(node: yaml.Node | None, part: str) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == part:
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and part.isdecimal() and int(part) < len(node.value):
+        value = node.value[int(part)]
+        return value.start_mark.line + 1, value
+    return None

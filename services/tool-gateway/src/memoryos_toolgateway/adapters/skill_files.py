@@ -1,7 +1,7 @@
-"""Skills from the files of configured folders.
+"""One skill from its file.
 
 Every problem is found at start: a gateway that runs has understood all its
-skills. A definition's digest is over the file's content as canonical JSON, with
+skills. A skill is not opened by its own file (skills.lock opens it). A definition's digest is over the file's content as canonical JSON, with
 ${NAME} in endpoints as written, so that another port at the next start is no
 other definition.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,10 +20,10 @@ from typing import Any, Final
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 
-from memoryos_toolgateway.adapters.skill_documents import DOCUMENT_BYTES_MAX, SUFFIXES, DocumentInvalid, read_document
+from memoryos_toolgateway.adapters.skill_documents import DOCUMENT_BYTES_MAX, DocumentInvalid, read_document
 from memoryos_toolgateway.domain import pointers
 from memoryos_toolgateway.domain.http_template import ENDPOINT, places
-from memoryos_toolgateway.domain.names import check_skill_name, has_invisible
+from memoryos_toolgateway.domain.names import check_skill_name
 from memoryos_toolgateway.domain.schema_check import CompiledSchema
 from memoryos_toolgateway.domain.schema_closing import close_objects
 from memoryos_toolgateway.domain.schema_keywords import subschemas
@@ -42,10 +42,7 @@ from memoryos_toolgateway.domain.skill import (
     UpstreamIdentity,
 )
 from memoryos_toolgateway.errors import SkillFileInvalid
-from memoryos_toolgateway.registry import SkillRegistry
 
-SKILLS_MAX: Final = 500
-"""BatchDecide takes 500 actions, so one listing is one question to policy."""
 _ENDPOINT_NAME: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PORT_MAX: Final = 65_535
 _OWN_HEADERS: Final = frozenset(
@@ -53,20 +50,6 @@ _OWN_HEADERS: Final = frozenset(
     | {"authorization", "proxy-authorization", "accept", "accept-encoding", "user-agent", "traceparent", "via"}
 )
 """Headers that say where a request goes, how it is read or who sends it."""
-
-
-def load_registry(folders: Sequence[Path], endpoints: Mapping[str, str]) -> SkillRegistry:
-    """Give the registry of every .yaml, .yml and .json file in `folders`, or raise SkillFileInvalid."""
-    loaded: list[tuple[str, Skill]] = []
-    for folder in folders:
-        if not folder.is_dir():
-            raise SkillFileInvalid(str(folder), "", "is no folder")
-        for file in sorted(folder.iterdir()):
-            if file.suffix in SUFFIXES and not file.name.startswith("."):
-                loaded.append((str(file), load_skill(file, endpoints)))
-                if len(loaded) > SKILLS_MAX:
-                    raise SkillFileInvalid(str(file), "", f"is skill {SKILLS_MAX + 1}; {SKILLS_MAX} are the limit")
-    return SkillRegistry(loaded)
 
 
 def load_skill(file: Path, endpoints: Mapping[str, str]) -> Skill:
@@ -78,7 +61,7 @@ def load_skill(file: Path, endpoints: Mapping[str, str]) -> Skill:
         raise SkillFileInvalid(str(file), "", str(error)) from None
     for violation in _file_schema().violations(document):
         raise SkillFileInvalid(str(file), violation.pointer, f"{violation.rule}: expected {violation.expectation}")
-    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(canonical).hexdigest(), opened=True)
+    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(canonical).hexdigest())
 
 
 @functools.cache
@@ -97,13 +80,11 @@ class _SkillFile:
     document: dict[str, Any]
     endpoints: Mapping[str, str]
 
-    def skill(self, digest: str, *, opened: bool) -> Skill:
+    def skill(self, digest: str) -> Skill:
         document = self.document
         wrong = check_skill_name(document["name"])
         if wrong:
             raise self._refused("/name", wrong)
-        if has_invisible(document["description"], allowed="\n\t"):
-            raise self._refused("/description", "has an invisible or direction character")
         parameters = document["parameters"]
         self._check_parameters(parameters)
         effect_class = EffectClass(document["effect_class"])
@@ -125,10 +106,11 @@ class _SkillFile:
             sensitive_arguments=tuple(sorted(marked(parameters, "x-sensitive"))),
             recipients=tuple(sorted(marked(parameters, "x-recipient"))),
             returns=tuple(sorted(document.get("returns", []))),
+            intents=tuple(document.get("intents", [])),
             egress=_egress(document.get("egress"), effect_class),
             destructive=document.get("destructive", False),
             identity=UpstreamIdentity(document["connector"].get("identity", UpstreamIdentity.NONE)),
-            opened=opened,
+            opened=False,
             resource=self._resource(document.get("resource", {})),
             connector=connector,
             definition_digest=digest,

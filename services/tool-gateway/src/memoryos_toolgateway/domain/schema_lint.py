@@ -15,7 +15,7 @@ from memoryos_core.canonical import canonical_json
 
 from memoryos_toolgateway.domain import pointers
 from memoryos_toolgateway.domain.formats import FORMATS
-from memoryos_toolgateway.domain.names import check_parameter_name, has_invisible
+from memoryos_toolgateway.domain.names import check_parameter_name
 from memoryos_toolgateway.domain.patterns import PatternRefused, compile_pattern
 from memoryos_toolgateway.domain.schema_keywords import IN_PLACE, KEYWORDS, subschemas
 
@@ -24,7 +24,6 @@ SCHEMA_BYTES_MAX: Final = 65_536
 SCHEMA_DEPTH_MAX: Final = 32
 SUBSCHEMAS_MAX: Final = 2_000
 ENUM_MAX: Final = 1_000
-_TEXTS: Final = ("title", "description", "$comment")
 
 
 class SchemaRefused(ValueError):
@@ -75,8 +74,6 @@ def _check_keywords(parts: tuple[str, ...], schema: dict[str, Any]) -> None:
             raise SchemaRefused(pointer, f"the keyword {keyword!r} is not one that is checked")
         if keyword == "$schema" and (parts or value != DIALECT):
             raise SchemaRefused(pointer, f"$schema is {DIALECT}, at the top only")
-        if keyword in _TEXTS and isinstance(value, str) and has_invisible(value, allowed="\n\t"):
-            raise SchemaRefused(f"{pointer}/{keyword}", "has an invisible or direction character")
         if keyword in ("x-sensitive", "x-recipient") and not isinstance(value, bool):
             raise SchemaRefused(f"{pointer}/{keyword}", "is true or false")
 

@@ -119,6 +119,8 @@ class Skill:
     """JSON pointers to arguments that say who receives what is sent; "*" is every element of a list."""
     returns: tuple[str, ...]
     """What results hold: "untrusted" text of others, "personal" data."""
+    intents: tuple[str, ...]
+    """Words by which users ask for it, of any language."""
     egress: Egress
     destructive: bool
     """It removes or overwrites what cannot be brought back."""
