@@ -11,13 +11,17 @@ import pytest
 from aiohttp import web
 from memoryos_policy.adapters.opa import CONNECTIONS_MAX, OpaDecisionPoint
 from memoryos_policy.config import PolicySection
-from memoryos_policy.domain.verdicts import Approval, Effect, Verdict
+from memoryos_policy.domain.obligations import Approval
+from memoryos_policy.domain.verdicts import Effect, Verdict
+
+from .documents import question
 
 REVISION = "ab" * 32
 GOOD = {
     "provenance": {"bundles": {"bundle": {"revision": REVISION}, "guard": {"revision": ""}}},
     "result": {
         "decision": "allow",
+        "risk": "low",
         "reasons": [{"code": "yes", "policy": "memoryos.skills.x-y", "text": "Yes."}],
         "agent_message": "",
         "obligations": [],
@@ -56,7 +60,7 @@ async def ask(body: object, *, status: int = 200, content_type: str = "applicati
         return web.Response(body=raw, status=status, content_type=content_type)
 
     async with opa_stub(answer) as point:
-        return await point.decide({"version": 1})
+        return await point.decide(question())
 
 
 def changed(**fields: object) -> dict:
@@ -118,7 +122,9 @@ HOSTILE = {
     "long text": (changed(reasons=[{"code": "a", "policy": "p", "text": "x" * 501}]), "reasons"),
     "message of another type": (changed(agent_message=None), "agent_message"),
     "allow with approval": (changed(obligations=[APPROVAL]), "obligations"),
-    "allow with unknown obligation": (changed(obligations=[{"kind": "redact"}]), "obligations"),
+    "allow with half an obligation": (changed(obligations=[{"kind": "redact"}]), "obligations"),
+    "allow with unknown obligation": (changed(obligations=[{"kind": "audit"}]), "obligations"),
+    "deny with an obligation": (changed(decision="deny", obligations=[{"kind": "read_only"}]), "obligations"),
     "obligations as object": (changed(obligations={}), "obligations"),
     "review without approval": (changed(decision="manual_review"), "obligations"),
     "review by two groups": (changed(decision="manual_review", obligations=[APPROVAL, APPROVAL]), "obligations"),
@@ -129,10 +135,11 @@ HOSTILE = {
         )
         for field, value in [
             ("kind", "redact"), ("group", ""), ("group", None), ("group", "a b"), ("quorum", 0), ("quorum", True),
-            ("quorum", 1.0), ("quorum", 11), ("expires_in_s", -1), ("expires_in_s", 10**9), ("extra", 1),
+            ("quorum", 1.5), ("quorum", 11), ("expires_in_s", -1), ("expires_in_s", 10**9), ("extra", 1),
         ]
     },
     "no provenance": ({"result": GOOD["result"]}, "revision"),
+    **{f"risk {value!r}": (changed(risk=value), "risk") for value in ("", "LOW", None, 1, ["low"], "none")},
     "two revisions": (decided_by(REVISION, "c" * 64), "revision"),
     "revision of another form": (decided_by("v1"), "revision"),
     "no bundle time": (changed(confirm_time=""), "confirm_time"),
@@ -174,7 +181,7 @@ async def test_a_redirect_takes_the_token_nowhere() -> None:
         raise web.HTTPTemporaryRedirect("/elsewhere")
 
     async with opa_stub(answer) as point:
-        assert (await point.decide({})).effect is Effect.DENY
+        assert (await point.decide(question())).effect is Effect.DENY
     assert visits == ["/v1/data/memoryos/main/decision"]
 
 
@@ -196,7 +203,7 @@ async def test_hang_and_slow_drip_end_at_the_deadline() -> None:
     for handler in (hang, drip):
         async with opa_stub(handler, timeout_s=0.3) as point:
             async with asyncio.timeout(1.5):
-                verdict = await point.decide({})
+                verdict = await point.decide(question())
             assert [reason.code for reason in verdict.reasons] == ["policy_error:timeout"]
             release.set()
 
@@ -210,10 +217,10 @@ async def test_nobody_listening() -> None:
     late = OpaDecisionPoint(section(port), "opa-token")
     await late.start()
     try:
-        assert (await late.decide({})).reasons[0].code == "policy_not_ready"
-        assert not await late.is_ready()
+        assert (await late.decide(question())).reasons[0].code == "policy_not_ready"
+        assert (await late.probe()).undecided
         late._answered = True
-        assert (await late.decide({})).reasons[0].code == "policy_error:unreachable"
+        assert (await late.decide(question())).reasons[0].code == "policy_error:unreachable"
     finally:
         await late.close()
 
@@ -229,7 +236,7 @@ async def test_a_cut_connection_is_a_deny_after_one_more_try() -> None:
         return web.Response()
 
     async with opa_stub(cut) as point:
-        assert (await point.decide({})).reasons[0].code == "policy_error:unreachable"
+        assert (await point.decide(question())).reasons[0].code == "policy_error:unreachable"
     assert tries == 2
 
 
@@ -242,20 +249,22 @@ async def test_the_question_is_asked_one_way() -> None:
 
     async with opa_stub(answer) as point:
         for skill in ("x/../../policies/p", "a?explain=full#", "..", "memoryos.main"):
-            await point.decide({"action": {"skill": skill}})
+            await point.decide(question(skill))
     assert {one[:3] for one in seen} == {
         ("POST", "/v1/data/memoryos/main/decision?strict-builtin-errors=true&provenance=true", "Bearer opa-token")
     }
     assert [one[3]["input"]["action"]["skill"] for one in seen][:2] == ["x/../../policies/p", "a?explain=full#"]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {1: 2}, object()])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), "\ud800", {1: 2}, object(), [[["x"] * 3, float("-inf")]]]
+)
 async def test_what_is_no_json_is_not_asked(value: object) -> None:
     async def answer(_: web.Request) -> web.Response:
         raise AssertionError("asked")
 
     async with opa_stub(answer) as point:
-        verdict = await point.decide({"args": value})
+        verdict = await point.decide(question(args={"x": value}))
     assert [reason.code for reason in verdict.reasons] == ["policy_error:input"]
 
 
@@ -265,7 +274,7 @@ async def test_cancelling_is_not_a_verdict() -> None:
         return web.Response()
 
     async with opa_stub(hang) as point:
-        task = asyncio.create_task(point.decide({}))
+        task = asyncio.create_task(point.decide(question()))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -279,5 +288,5 @@ async def test_many_questions_at_once_do_not_time_each_other_out() -> None:
 
     # Four rounds of CONNECTIONS_MAX take longer than one question may.
     async with opa_stub(slow, timeout_s=1.2) as point:
-        verdicts = await asyncio.gather(*(point.decide({}) for _ in range(4 * CONNECTIONS_MAX)))
+        verdicts = await asyncio.gather(*(point.decide(question()) for _ in range(4 * CONNECTIONS_MAX)))
     assert {verdict.effect for verdict in verdicts} == {Effect.ALLOW}

@@ -4,37 +4,21 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 from memoryos_policy.adapters.opa import OpaDecisionPoint
 from memoryos_policy.bundles import default_bundle_dir, read_files, revision_of
 from memoryos_policy.config import PolicySection
-from memoryos_policy.domain.verdicts import Approval, Effect, Verdict
+from memoryos_policy.domain.obligations import Approval
+from memoryos_policy.domain.verdicts import Effect, Verdict
 from memoryos_testing.opa import OpaServer, opa_server
+
+from .documents import question
 
 pytestmark = pytest.mark.integration
 DECISION = "/v1/data/memoryos/main/decision"
 FLAGS = "?strict-builtin-errors=true&provenance=true"
-
-
-def question(skill: str, args: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "version": 1,
-        "purpose": "call",
-        "subject": {"tenant": "acme", "user": "u1", "roles": ["agent"], "groups": [], "clearance": 0},
-        "actor": {"chain": ["helper"], "service": "tool-gateway"},
-        "action": {
-            "skill": skill, "version": "1", "definition_digest": "d", "permissions": [],
-            "effect_class": "keyed", "risk": "low",
-        },
-        "resource": {"type": "", "id": "", "properties": {}},
-        "args": args or {},
-        "action_digest": "abc",
-        "context": {"call_id": "call_1", "attempt": 1, "review": None},
-    }  # fmt: skip
-    return document | changes
 
 
 async def connect(opa: OpaServer, token: str | None = None) -> OpaDecisionPoint:
@@ -71,7 +55,7 @@ async def test_the_three_effects_with_revision_and_bundle_time(point: OpaDecisio
     revision = revision_of(read_files(default_bundle_dir()))
     assert {one.revision for one in (allowed, review, denied)} == {revision}
     assert allowed.confirm_time is not None
-    assert await point.is_ready()
+    assert not (await point.probe()).undecided
 
 
 async def test_numbers_arrive_exactly(point: OpaDecisionPoint) -> None:
@@ -81,7 +65,7 @@ async def test_numbers_arrive_exactly(point: OpaDecisionPoint) -> None:
     assert huge.effect is Effect.MANUAL_REVIEW
 
 
-@pytest.mark.parametrize("skill", ["x/../../policies/p", "a?explain=full#", "../main/decision", "nope", "", "\0", "{{"])
+@pytest.mark.parametrize("skill", ["x/../../policies/p", "a?explain=full#", "../main/decision", "nope", "\0", "{{"])
 async def test_a_tool_name_is_data_whatever_it_looks_like(point: OpaDecisionPoint, skill: str) -> None:
     verdict = await point.decide(question(skill))
     assert (verdict.effect, codes(verdict)) == (Effect.DENY, ["no_rule"])
@@ -93,7 +77,7 @@ async def test_no_policies_at_all_deny_every_call(tmp_path: Path) -> None:
         point = await connect(server)
         for skill in ("mes.takt_time", "memory.read", "nope"):
             assert codes(await point.decide(question(skill))) == ["policy_missing"]
-        assert not await point.is_ready()
+        assert (await point.probe()).undecided
         await point.close()
 
 
@@ -155,10 +139,10 @@ async def test_rules_see_nothing_of_the_environment(tmp_path: Path, own_rules: P
 async def test_a_restarted_opa_is_found_again(tmp_path: Path) -> None:
     async with opa_server(tmp_path) as first:
         point = await connect(first)
-        assert await point.is_ready()
+        assert not (await point.probe()).undecided
     assert codes(await point.decide(question("memory.read"))) == ["policy_error:unreachable"]
     async with opa_server(tmp_path, port=first.port):
-        assert await point.is_ready()
+        assert not (await point.probe()).undecided
     await point.close()
 
 

@@ -15,13 +15,15 @@ from memoryos_postgres.idempotency import Idempotency
 from memoryos_service import GROUND_SECTIONS, open_ground
 from memoryos_service.erasure import ErasureServicer
 
+from memoryos_policy.adapters.bundle_source import BundleSource
 from memoryos_policy.adapters.decision_store import PostgresDecisionStore
 from memoryos_policy.adapters.erasure import HOLDINGS
+from memoryos_policy.adapters.fresh import FreshDecisionPoint
 from memoryos_policy.adapters.opa import OpaDecisionPoint
 from memoryos_policy.adapters.review_store import PostgresReviewStore
+from memoryos_policy.bundles import default_bundle_dir
 from memoryos_policy.config import PolicySection
 from memoryos_policy.operations.decide_actions import DecideActions
-from memoryos_policy.ports import PolicyDecisionPoint
 from memoryos_policy.servicers.policy import PolicyServicer
 from memoryos_policy.servicers.reviews import ReviewsServicer
 
@@ -41,9 +43,13 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.POLICY))
         clock, ids, database, keyring = ground.clock, ground.ids, ground.database, ground.keyring
         token = SecretFile(config[PolicySection].opa_token_file).read()
-        decision_point = OpaDecisionPoint(config[PolicySection], token)
-        await decision_point.start()
-        stack.push_async_callback(decision_point.close)
+        section = config[PolicySection]
+        opa = OpaDecisionPoint(section, token)
+        await opa.start()
+        stack.push_async_callback(opa.close)
+        source = BundleSource(section.bundle_dir or default_bundle_dir(), clock)
+        await source.read()
+        decision_point = FreshDecisionPoint(opa, source, section.stale_after_s, clock)
         decisions = PostgresDecisionStore(database, keyring, ids, clock)
         reviews = PostgresReviewStore(database, keyring, Idempotency(keyring), ids)
         server = ground.server(
@@ -57,22 +63,30 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             ]
         )
         await server.start()
-        watching = asyncio.create_task(_tell_health(server, decision_point, config[PolicySection].probe_interval_s))
+        watching = [
+            asyncio.create_task(source.keep_reading(section.source_interval_s)),
+            asyncio.create_task(_tell_health(server, decision_point, section.probe_interval_s)),
+        ]
         try:
             await stop.wait()
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
             await server.stop()
 
 
-async def _tell_health(server: Server, decision_point: PolicyDecisionPoint, interval_s: float) -> None:
-    """Keep the health of the service what the decision point's is."""
-    told: bool | None = None
+async def _tell_health(server: Server, decision_point: FreshDecisionPoint, interval_s: float) -> None:
+    """Keep the health of the service what the decision point's is, and say which faults have denied calls."""
+    told: str | None = None
     while True:
-        ready = await decision_point.is_ready()
-        if ready is not told:
-            _log.info("the policy engine answers" if ready else "the policy engine does not answer from a bundle")
-            await server.set_health(serving=ready)
-            told = ready
+        verdict = await decision_point.probe()
+        code = verdict.reasons[0].code if verdict.undecided else ""
+        if code != told:
+            _log.info("health of the policy engine", extra={"fault": code})
+            await server.set_health(serving=not code)
+            told = code
+        faults = decision_point.take_faults()
+        if faults:
+            _log.warning("calls were denied for faults, not by rules", extra={"faults": dict(faults)})
         await asyncio.sleep(interval_s)

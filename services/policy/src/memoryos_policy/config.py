@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from memoryos_core.config import ConfigPath, Section
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class StaleAfter(BaseModel):
+    """Seconds since the source last confirmed the rules, after which they decide no more, by the risk of the action."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    low: float = Field(default=86_400, gt=0)
+    medium: float = Field(default=3_600, gt=0)
+    high: float = Field(default=600, gt=0)
+    critical: float = Field(default=120, gt=0)
 
 
 class PolicySection(Section):
@@ -23,3 +34,7 @@ class PolicySection(Section):
     """Everything about one question, connecting included; later is a deny."""
     probe_interval_s: float = Field(default=1.0, gt=0, le=60)
     """How often health asks OPA whether it answers from a bundle."""
+    source_interval_s: float = Field(default=5.0, gt=0, le=60)
+    """How often `bundle_dir` is read to confirm that OPA serves what it holds."""
+    stale_after_s: StaleAfter = StaleAfter()
+    """How old a confirmation may be, by risk: {low, medium, high, critical}. Beyond it a call is denied."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from memoryos_core.scope import Scope
 
 from memoryos_policy.domain.decisions import Decision, Draft
-from memoryos_policy.domain.questions import ReviewFacts
+from memoryos_policy.domain.questions import Circumstances, Question
 from memoryos_policy.domain.reviews import Review, ReviewState
 from memoryos_policy.domain.reviews import Verdict as ReviewVerdict
 from memoryos_policy.domain.verdicts import Effect, Verdict
@@ -23,11 +23,12 @@ class PolicyDecisionPoint(Protocol):
 
         Never raises but for cancellation: whatever fails is a DENY without a
         revision whose one reason is policy_not_ready (never reached yet),
-        policy_missing (no rules) or policy_error:<kind>.
+        policy_missing (no rules), policy_stale (rules too long unconfirmed) or
+        policy_error:<kind>.
         """
 
-    async def is_ready(self) -> bool:
-        """Tell whether questions are answered by a bundle right now."""
+    async def probe(self) -> Verdict:
+        """Give the verdict on no question in particular: `undecided` where calls would be denied for a fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +48,19 @@ class DecisionFilter:
     effect: Effect | None
 
 
-CallAction = tuple[str, str]
-"""A call id and the action digest that is asked about under it."""
-
-
 class DecisionStore(Protocol):
     """Keeps decisions. Every method sees the scope's tenant only."""
 
-    async def reviews_of(self, scope: Scope, calls: Collection[CallAction]) -> Mapping[CallAction, ReviewFacts]:
-        """Give what is known of the reviews of these calls, by the database clock; calls without one are left out."""
+    async def circumstances_of(self, scope: Scope, calls: Sequence[Question]) -> Sequence[Circumstances]:
+        """Give what is known of each call beyond its request, in order: its review, by the database clock, if it has
+        one, and what the session of the scope has seen and its user has said."""
 
     async def keep(self, scope: Scope, drafts: Sequence[Draft]) -> Sequence[Decision]:
-        """Keep decisions and their one audit row in one transaction, and give them back.
+        """Keep decisions and their one audit row together, and give them back.
 
         When this returns they are kept; when it raises none is, and nobody may
-        act on them.
+        act on them. Decisions of several callers may share one commit; those of
+        one caller that cannot be kept take no others with them.
         """
 
     async def note_listing(self, scope: Scope, service: str, drafts: Sequence[Draft]) -> Sequence[Decision]:

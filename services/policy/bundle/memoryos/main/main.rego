@@ -4,6 +4,7 @@
 #   visible           true when a call by this subject is thinkable at all
 #   allow, deny       sets of {"code", "text"}
 #   manual_review     set of {"code", "text", "approval": {"group", "quorum", "expires_in_s"}}
+#   obligations       set of obligations (result.schema.json), for a call that is not denied
 # Any deny wins over every manual_review, which wins over every allow. A skill
 # without rules, and rules that say nothing, are a deny.
 package memoryos.main
@@ -14,6 +15,7 @@ import data.memoryos.subjects
 
 default decision := {
 	"decision": "deny",
+	"risk": "critical",
 	"reasons": [{"code": "no_rule", "policy": "memoryos.main", "text": "No rule allows this call."}],
 	"agent_message": "This action is not permitted.",
 	"obligations": [],
@@ -29,14 +31,16 @@ decision := denied(denials) if {
 	callable
 	not reviewing.settled(requests)
 	count(requests) > 0
-} else := allowed(reviewing.reasons(requests)) if {
+} else := allowed(reviewing.reasons(requests), required) if {
 	callable
 	count(requests) > 0
 	reviewing.settled(requests)
-} else := allowed(named(rules.allow)) if {
+} else := allowed(named(rules.allow), required) if {
 	callable
 	count(requests) == 0
 	count(rules.allow) > 0
+} else := unruled if {
+	confirm_time != ""
 }
 
 rules := skills[input.action.skill]
@@ -99,31 +103,45 @@ reason(code, text) := reason_of("memoryos.main", {"code": code, "text": text})
 
 reason_of(where, finding) := {"code": finding.code, "policy": where, "text": finding.text}
 
-listed := allowed({reason_of(policy, {"code": "visible", "text": "The subject may ask for this skill."})})
+listed := allowed({reason_of(policy, {"code": "visible", "text": "The subject may ask for this skill."})}, set())
 
 denied(reasons) := {
 	"decision": "deny",
+	"risk": risk,
 	"reasons": reasons,
 	"agent_message": "This action is not permitted.",
 	"obligations": [],
 	"confirm_time": confirm_time,
 }
 
-allowed(reasons) := {
+allowed(reasons, obligations) := {
 	"decision": "allow",
+	"risk": risk,
 	"reasons": reasons,
 	"agent_message": "",
-	"obligations": [],
+	"obligations": obligations,
 	"confirm_time": confirm_time,
 }
 
 needs_review := {
 	"decision": "manual_review",
+	"risk": risk,
 	"reasons": named(requests),
 	"agent_message": "This action waits for the approval of a person.",
-	"obligations": reviewing.obligations(requests),
+	"obligations": (reviewing.obligations(requests) | required),
 	"confirm_time": confirm_time,
 }
+
+# What the rules of the skill ask of whoever makes the call, beside an approval.
+required contains obligation if some obligation in rules.obligations
+
+# No rule speaks: as the default, with the time that a probe of the service asks for.
+unruled := denied({reason("no_rule", "No rule allows this call.")})
+
+# Risk as the skill declares it; what declares none is taken for the worst.
+default risk := "critical"
+
+risk := input.action.risk if input.action.risk in {"low", "medium", "high", "critical"}
 
 # When the source of this bundle last confirmed it: stated by whoever runs OPA, beside the bundle.
 default confirm_time := ""

@@ -145,7 +145,7 @@ test_approved_review_allows if {
 	d := decide(object.union(skill, {"manual_review": {ask}}), approved({}))
 	d.decision == "allow"
 	"review_approved" in codes(d)
-	d.obligations == []
+	count(d.obligations) == 0
 }
 
 test_deny_after_approval_wins if {
@@ -193,4 +193,31 @@ test_build_time_is_carried if {
 		with data.memoryos.skills as {"x.y": skill}
 		with data.system.build as {"confirm_time": "2026-01-01T00:00:00Z"}
 	d.confirm_time == "2026-01-01T00:00:00Z"
+}
+
+limit := {"kind": "rate_limit", "key": "x.y:u1", "limit": 3, "window_s": 60, "cost": 1}
+
+test_obligations_of_the_skill_go_with_allow_and_review_and_with_nothing_else if {
+	obliging := object.union(skill, {"obligations": {limit}})
+	decide(obliging, call).obligations == {limit}
+	asking := object.union(obliging, {"manual_review": {ask}})
+	decide(asking, call).obligations == {limit, object.union({"kind": "approval"}, ask.approval)}
+	decide(asking, approved({})).obligations == {limit}
+	decide(obliging, listing).obligations == set()
+	decide(object.union(obliging, {"deny": {{"code": "no", "text": "No."}}}), call).obligations == []
+}
+
+test_risk_is_what_the_skill_declares_and_else_the_worst if {
+	decide(skill, call).risk == "low"
+	decide(skill, object.union(call, {"action": {"risk": "high"}})).risk == "high"
+	decide(skill, object.union(call, {"action": {"risk": "none"}})).risk == "critical"
+	main.decision.risk == "critical" with input as {}
+}
+
+test_a_probe_is_denied_with_the_time_of_the_bundle if {
+	d := main.decision with input as {"version": 1, "purpose": "probe"}
+		with data.system.build.confirm_time as "2026-01-01T00:00:00Z"
+	d.decision == "deny"
+	d.confirm_time == "2026-01-01T00:00:00Z"
+	codes(d) == {"no_rule"}
 }

@@ -24,7 +24,9 @@ from memoryos_telemetry.tracer import fail_span
 from opa_client.opa_async import AsyncOpaClient
 from opentelemetry.trace import SpanKind
 
-from memoryos_policy.adapters.opa_answer import Fault, Missing, parse_answer
+from memoryos_policy.adapters.faults import Fault, Missing
+from memoryos_policy.adapters.input_check import check_input
+from memoryos_policy.adapters.opa_answer import parse_answer
 from memoryos_policy.config import PolicySection
 from memoryos_policy.domain.verdicts import POLICY_MISSING, POLICY_NOT_READY, Verdict, policy_error, refusal
 
@@ -73,11 +75,18 @@ class OpaDecisionPoint:
                 fail_span(span, verdict.reasons[0].code)
             return verdict
 
-    async def is_ready(self) -> bool:
-        """Tell whether OPA answers the decision path from a bundle right now."""
-        return bool((await self._decide(_PROBE)).revision)
+    async def probe(self) -> Verdict:
+        """Give OPA's verdict on a document that no rule allows."""
+        return await self._asked(_PROBE)
 
     async def _decide(self, document: Mapping[str, Any]) -> Verdict:
+        try:
+            check_input(document)
+        except Fault as fault:
+            return policy_error(fault.kind)
+        return await self._asked(document)
+
+    async def _asked(self, document: Mapping[str, Any]) -> Verdict:
         try:
             async with asyncio.timeout(self._timeout_s + QUEUE_S_MAX), self._limit, asyncio.timeout(self._timeout_s):
                 verdict = parse_answer(await self._ask(document))

@@ -1,45 +1,33 @@
 """From the body of OPA's answer to a verdict, or to the kind of its fault.
 
 The form is closed: exactly these keys, known effects, known obligations, sizes
-and finite numbers. What is not understood is never an allow.
+and finite numbers, as in schemas/result.schema.json. What is not understood is
+never an allow.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from memoryos_core.canonical import JsonValue
 
-from memoryos_policy.domain.verdicts import Approval, Effect, Reason, Verdict
+from memoryos_policy.adapters.faults import Fault, Missing
+from memoryos_policy.adapters.obligation_parser import parse_obligations
+from memoryos_policy.domain.obligations import Approval, Obligation, RewriteArgs
+from memoryos_policy.domain.verdicts import RISKS, Effect, Reason, Verdict
 
 REASONS_MAX: Final = 64
 CODE_CHARS_MAX: Final = 128
 TEXT_CHARS_MAX: Final = 500
-QUORUM_MAX: Final = 10
-EXPIRES_IN_S_MAX: Final = 7 * 24 * 3600
-
+_KEYS: Final = {"decision", "risk", "reasons", "agent_message", "obligations", "confirm_time"}
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 _CODE: Final = re.compile(r"[a-z][a-z0-9_:.]*", re.ASCII)
 _POLICY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*", re.ASCII)
-_GROUP: Final = re.compile(r"[\w.@:/+\-]+")
+_TIME: Final = re.compile(r"[1-9]\d{3}-\d{2}-\d{2}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?Z", re.ASCII)
 _REVISION: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
-
-
-class Fault(Exception):
-    """The answer is not usable; `kind` says in what, for `policy_error:<kind>`."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
-
-
-class Missing(Fault):
-    """OPA serves no decision bundle."""
-
-    def __init__(self) -> None:
-        super().__init__("missing")
 
 
 def parse_answer(body: JsonValue) -> Verdict:
@@ -53,19 +41,27 @@ def parse_answer(body: JsonValue) -> Verdict:
             raise Missing
         raise Fault("undefined")
     result = body["result"]
-    if not isinstance(result, dict):
-        raise Fault("not_an_object")
-    if set(result) != {"decision", "reasons", "agent_message", "obligations", "confirm_time"}:
-        raise Fault("keys")
-    effect = _effect(result["decision"])
+    verdict = parse_result(result)
     if revisions is None or len(revisions) != 1 or not _REVISION.fullmatch(revisions[0]):
         raise Fault("revision")
+    return replace(verdict, revision=revisions[0])
+
+
+def parse_result(result: JsonValue) -> Verdict:
+    """Give the verdict of a result, without revision: exactly what schemas/result.schema.json admits, or Fault."""
+    if not isinstance(result, dict):
+        raise Fault("not_an_object")
+    if result.keys() != _KEYS:
+        raise Fault("keys")
+    effect = _effect(result["decision"])
+    if not isinstance(result["risk"], str) or result["risk"] not in RISKS:
+        raise Fault("risk")
     return Verdict(
         effect=effect,
         reasons=_reasons(result["reasons"]),
         agent_message=_text(result["agent_message"], "agent_message"),
-        approval=_approval(effect, result["obligations"]),
-        revision=revisions[0],
+        obligations=_obligations(effect, result["obligations"]),
+        risk=result["risk"],
         confirm_time=_confirm_time(effect, result["confirm_time"]),
     )
 
@@ -87,7 +83,7 @@ def _effect(value: Any) -> Effect:
 
 
 def _text(value: Any, kind: str) -> str:
-    if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX:
+    if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX or "\0" in value:  # no text of PostgreSQL has it
         raise Fault(kind)
     return value
 
@@ -109,36 +105,23 @@ def _reason(value: Any) -> Reason:
     return Reason(code, policy, _text(value["text"], "reasons"))
 
 
-def _approval(effect: Effect, value: Any) -> Approval | None:
-    """Give the one approval that a manual_review asks for; nothing else may carry obligations yet."""
-    if not isinstance(value, list) or len(value) != (1 if effect is Effect.MANUAL_REVIEW else 0):
+def _obligations(effect: Effect, value: Any) -> tuple[Obligation, ...]:
+    """Give the obligations: none of a deny, one approval of a review and of nothing else, at most one rewrite."""
+    obligations = parse_obligations(value)
+    approvals = sum(isinstance(one, Approval) for one in obligations)
+    rewrites = sum(isinstance(one, RewriteArgs) for one in obligations)
+    wanted = 1 if effect is Effect.MANUAL_REVIEW else 0
+    if (effect is Effect.DENY and obligations) or approvals != wanted or rewrites > 1:
         raise Fault("obligations")
-    if not value:
-        return None
-    item = value[0]
-    if not isinstance(item, dict) or set(item) != {"kind", "group", "quorum", "expires_in_s"}:
-        raise Fault("obligations")
-    group = item["group"]
-    if item["kind"] != "approval" or not (
-        isinstance(group, str) and len(group) <= CODE_CHARS_MAX and _GROUP.fullmatch(group)
-    ):
-        raise Fault("obligations")
-    return Approval(group, _whole(item["quorum"], QUORUM_MAX), _whole(item["expires_in_s"], EXPIRES_IN_S_MAX))
-
-
-def _whole(value: Any, maximum: int) -> int:
-    if type(value) is not int or not 1 <= value <= maximum:
-        raise Fault("obligations")
-    return value
+    return obligations
 
 
 def _confirm_time(effect: Effect, value: Any) -> datetime | None:
     if value == "" and effect is Effect.DENY:
         return None
     try:
-        time = datetime.fromisoformat(value)
+        if not _TIME.fullmatch(value):
+            raise Fault("confirm_time")
+        return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise Fault("confirm_time") from None
-    if time.tzinfo is None:
-        raise Fault("confirm_time")
-    return time

@@ -19,7 +19,7 @@ from memoryos_postgres import Database, Tx, queries
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.transaction import Row
 
-from memoryos_policy.adapters.decision_store import SERVICE, decision_of, input_place
+from memoryos_policy.adapters.decision_rows import SERVICE, decision_of, input_place
 from memoryos_policy.domain.decisions import Decision
 from memoryos_policy.domain.reviews import AUDITOR, Review, ReviewState, Verdict, Vote, reviewer_groups, state_after
 from memoryos_policy.domain.verdicts import Effect

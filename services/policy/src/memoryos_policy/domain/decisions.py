@@ -9,8 +9,9 @@ from typing import Any
 
 from memoryos_core.scope import Scope
 
+from memoryos_policy.domain.obligations import Approval, Obligation, approval_in
 from memoryos_policy.domain.questions import Question
-from memoryos_policy.domain.verdicts import Approval, Effect, Reason, Verdict
+from memoryos_policy.domain.verdicts import Effect, Reason, Verdict
 
 SEES_ALL: frozenset[str] = frozenset({"auditor", "tenant-admin"})
 """Roles that see every decision of their tenant, with reasons."""
@@ -35,7 +36,8 @@ class Decision:
     effect: Effect
     reasons: tuple[Reason, ...]
     agent_message: str
-    approval: Approval | None
+    obligations: tuple[Obligation, ...]
+    risk: str
     bundle_revision: str
     bundle_confirm_time: datetime | None
     create_time: datetime
@@ -44,8 +46,15 @@ class Decision:
     action_digest_hmac: str
     user: str
     chain: tuple[str, ...]
+    session_id: str
+    task_id: str
     trace_id: str
     review_id: str
+
+    @property
+    def approval(self) -> Approval | None:
+        """The approval that it asks for."""
+        return approval_in(self.obligations)
 
     @property
     def bundle_age(self) -> timedelta | None:

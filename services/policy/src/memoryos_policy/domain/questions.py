@@ -14,6 +14,8 @@ from typing import Any, Final
 from memoryos_core.canonical import JsonValue
 from memoryos_core.tokens import Identity
 
+from memoryos_policy.domain.spoken import Text, named, said
+
 INPUT_VERSION: Final = 1
 
 
@@ -43,6 +45,13 @@ class Action:
     permissions: tuple[str, ...]
     effect_class: EffectClass
     risk: str
+    opened: bool
+    egress: str
+    destructive: bool
+    returns: tuple[str, ...]
+    identity: str
+    recipients: tuple[str, ...]
+    sensitive_arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,22 +79,46 @@ class ReviewFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What the session of a call has seen, and which words, of those asked about, its user has said in it."""
+
+    untrusted_content: bool = False
+    personal_data: bool = False
+    sources: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What is known of a call beyond its request: read from tables of ours, never from what a caller says."""
+
+    session: Session = Session()
+    review: ReviewFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question to the policy decision point, before it has become a document."""
+    """One question, before it has become a document. `texts` are those of the arguments."""
 
     purpose: Purpose
     action: Action
     resource: Resource
     arguments: dict[str, JsonValue]
+    texts: tuple[Text, ...]
     action_digest: str
     call_id: str
     attempt: int
 
 
 def input_document(
-    identity: Identity, service: str, question: Question, *, time: datetime, review: ReviewFacts | None
+    identity: Identity, service: str, question: Question, *, time: datetime, circumstances: Circumstances
 ) -> dict[str, Any]:
-    """Give the input of one decision. PURPOSE_LIST has no arguments, resource, digest and review."""
+    """Give the input of one decision, in the form of schemas/input.schema.json.
+
+    PURPOSE_LIST has no arguments, resource, digest, review and session facts:
+    whether a call is thinkable at all does not depend on what a session has
+    seen, and rules that need a fact to be false find it absent and stay silent.
+    """
     document: dict[str, Any] = {
         "version": INPUT_VERSION,
         "purpose": question.purpose.value,
@@ -97,19 +130,12 @@ def input_document(
             "clearance": identity.clearance,
         },
         "actor": {"chain": list(identity.chain), "service": service},
-        "action": {
-            "skill": question.action.skill,
-            "version": question.action.version,
-            "definition_digest": question.action.definition_digest,
-            "permissions": sorted(question.action.permissions),
-            "effect_class": question.action.effect_class.value,
-            "risk": question.action.risk,
-        },
+        "action": _action(question.action),
         "context": {
             "call_id": question.call_id,
             "attempt": question.attempt,
-            "session_id": identity.session_id or "",
-            "task_id": identity.task_id or "",
+            "session_id": identity.session_id,
+            "task_id": identity.task_id,
             "time": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "review": None,
         },
@@ -122,8 +148,37 @@ def input_document(
         }
         document["args"] = question.arguments
         document["action_digest"] = question.action_digest
-        document["context"]["review"] = _review(question, review)
+        document["context"]["review"] = _review(question, circumstances.review)
+        document["context"]["session_facts"] = _session_facts(question, circumstances.session)
     return document
+
+
+def _action(action: Action) -> dict[str, Any]:
+    return {
+        "skill": action.skill,
+        "version": action.version,
+        "definition_digest": action.definition_digest,
+        "permissions": sorted(action.permissions),
+        "effect_class": action.effect_class.value,
+        "risk": action.risk,
+        "opened": action.opened,
+        "egress": action.egress,
+        "destructive": action.destructive,
+        "returns": sorted(action.returns),
+        "identity": action.identity,
+        "recipients": sorted(action.recipients),
+        "sensitive_arguments": sorted(action.sensitive_arguments),
+    }
+
+
+def _session_facts(question: Question, session: Session) -> dict[str, Any]:
+    return {
+        "untrusted_content": session.untrusted_content,
+        "personal_data": session.personal_data,
+        "sources": list(session.sources),
+        "said": said(question.texts, session.words),
+        "named": named(question.texts, session.words),
+    }
 
 
 def _review(question: Question, review: ReviewFacts | None) -> dict[str, Any] | None:

@@ -7,10 +7,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from memoryos_policy.domain.obligations import Approval, Obligation, approval_in
+
+RISKS: Final = ("low", "medium", "high", "critical")
+"""Risk classes, the least first."""
 AGENT_MESSAGE_DENIED: Final = "This action is not permitted."
 AGENT_MESSAGE_UNDECIDED: Final = "This action could not be checked just now and was not carried out."
 POLICY_NOT_READY: Final = "policy_not_ready"
 POLICY_MISSING: Final = "policy_missing"
+POLICY_STALE: Final = "policy_stale"
 _ENGINE_AWAY: Final = frozenset({POLICY_NOT_READY, POLICY_MISSING, "policy_error:timeout", "policy_error:unreachable"})
 
 
@@ -31,30 +36,28 @@ class Reason:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """Obligation: `quorum` people of `group` must approve within `expires_in_s` seconds."""
-
-    group: str
-    quorum: int
-    expires_in_s: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One decision, before it is kept.
 
-    `approval` is there exactly when the effect is MANUAL_REVIEW. `revision` is
-    empty only in a deny that no bundle gave. `confirm_time`: when the bundle's
-    source last confirmed it, if known.
+    One approval is among the obligations exactly when the effect is
+    MANUAL_REVIEW, and a DENY has none at all. `revision` and `risk` are empty
+    only in a deny that no rule gave. `confirm_time`: when the bundle's source
+    last confirmed it, if known.
     """
 
     effect: Effect
     reasons: tuple[Reason, ...]
     agent_message: str
-    approval: Approval | None = None
+    obligations: tuple[Obligation, ...] = ()
+    risk: str = ""
     revision: str = ""
     confirm_time: datetime | None = None
+
+    @property
+    def approval(self) -> Approval | None:
+        """The approval that it asks for."""
+        return approval_in(self.obligations)
 
     @property
     def undecided(self) -> bool:

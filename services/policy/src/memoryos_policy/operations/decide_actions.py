@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from memoryos_core.canonical import action_digest, canonical_json
 from memoryos_core.clock import Clock
@@ -13,10 +13,10 @@ from memoryos_core.scope import Scope
 from memoryos_core.tokens import Identity
 
 from memoryos_policy.domain.decisions import Decision, Draft
-from memoryos_policy.domain.questions import Purpose, Question, ReviewFacts, input_document
+from memoryos_policy.domain.questions import Circumstances, Purpose, Question, input_document
 from memoryos_policy.domain.verdicts import Effect, Verdict
 from memoryos_policy.errors import DigestMismatch
-from memoryos_policy.ports import CallAction, DecisionStore, PolicyDecisionPoint
+from memoryos_policy.ports import DecisionStore, PolicyDecisionPoint
 
 
 class DecideActions:
@@ -40,19 +40,22 @@ class DecideActions:
         for question in questions:
             if question.purpose is Purpose.CALL:
                 _check_digest(identity, question)
-        reviews = await self._reviews(scope, questions)
+        known = await self._circumstances(scope, questions)
         drafts = await asyncio.gather(
-            *(self._draft(identity, service, question, reviews.get(_call_action(question))) for question in questions)
+            *(self._draft(identity, service, question, one) for question, one in zip(questions, known, strict=True))
         )
         _check_listing([draft.verdict for draft in drafts if draft.question.purpose is Purpose.LIST])
         return await self._keep(scope, service, drafts)
 
-    async def _reviews(self, scope: Scope, questions: Sequence[Question]) -> Mapping[CallAction, ReviewFacts]:
-        calls = {_call_action(question) for question in questions if question.purpose is Purpose.CALL}
-        return await self._store.reviews_of(scope, calls) if calls else {}
+    async def _circumstances(self, scope: Scope, questions: Sequence[Question]) -> Sequence[Circumstances]:
+        """Give the circumstances of each question; a listing has none."""
+        calls = [question for question in questions if question.purpose is Purpose.CALL]
+        known = iter(await self._store.circumstances_of(scope, calls) if calls else ())
+        return [next(known) if question.purpose is Purpose.CALL else Circumstances() for question in questions]
 
-    async def _draft(self, identity: Identity, service: str, question: Question, review: ReviewFacts | None) -> Draft:
-        document = input_document(identity, service, question, time=self._clock.now(), review=review)
+    async def _draft(self, identity: Identity, service: str, question: Question, known: Circumstances) -> Draft:
+        document = input_document(identity, service, question, time=self._clock.now(), circumstances=known)
+        review = known.review
         verdict = await self._decision_point.decide(document)
         rests_on_review = (
             review is not None and review.state == "approved" and review.same_action and verdict.effect is Effect.ALLOW
@@ -71,10 +74,6 @@ class DecideActions:
         kept = iter(await self._store.keep(scope, calls) if calls else ())
         noted = iter(await self._store.note_listing(scope, service, listings) if listings else ())
         return [next(kept if draft.question.purpose is Purpose.CALL else noted) for draft in drafts]
-
-
-def _call_action(question: Question) -> CallAction:
-    return question.call_id, question.action_digest
 
 
 def _check_listing(verdicts: Sequence[Verdict]) -> None:

@@ -11,6 +11,7 @@ from memoryos.type.v1 import common_pb2
 
 from memoryos_policy.domain.decisions import Decision
 from memoryos_policy.domain.reviews import Review, ReviewState, Verdict
+from memoryos_policy.servicers.obligations import obligation_message
 from memoryos_policy.servicers.requests import EFFECTS
 
 _EFFECT_VALUES: Final = {effect: value for value, effect in EFFECTS.items()}
@@ -43,13 +44,13 @@ def decision_message(decision: Decision) -> policy_pb2.Decision:
         actor=common_pb2.Actor(user=decision.user, agent_chain=decision.chain),
         trace_id=decision.trace_id,
         review_id=decision.review_id,
+        risk=decision.risk,
+        session_id=decision.session_id,
+        task_id=decision.task_id,
     )
     if decision.bundle_age is not None:
         message.bundle_age.FromTimedelta(decision.bundle_age)
-    if decision.approval is not None:
-        approval = policy_pb2.ApprovalObligation(group=decision.approval.group, quorum=decision.approval.quorum)
-        approval.expires_in.FromSeconds(decision.approval.expires_in_s)
-        message.obligations.append(policy_pb2.Obligation(approval=approval))
+    message.obligations.extend(map(obligation_message, decision.obligations))
     return message
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from memoryos.policy.v1 import policy_pb2
@@ -9,20 +11,32 @@ from memoryos_core.canonical import JsonValue, parse_json
 from memoryos_core.errors import InvalidField
 
 from memoryos_policy.domain.questions import Action, EffectClass, Purpose, Question, Resource
-from memoryos_policy.domain.verdicts import Effect
+from memoryos_policy.domain.spoken import texts_of
+from memoryos_policy.domain.verdicts import RISKS, Effect
 from memoryos_policy.ports import Page
 
 PAGE_SIZE: Final = 50
 ARGUMENTS_BYTES_MAX: Final = 262_144
 PROPERTIES_BYTES_MAX: Final = 16_384
-RISKS: Final = frozenset({"low", "medium", "high", "critical"})
-_DIGEST_CHARS: Final = 64
+RETURNS: Final = frozenset({"untrusted", "personal"})
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 
 _EFFECT_CLASSES: Final = {
     policy_pb2.EFFECT_CLASS_READ: EffectClass.READ,
     policy_pb2.EFFECT_CLASS_IDEMPOTENT: EffectClass.IDEMPOTENT,
     policy_pb2.EFFECT_CLASS_KEYED: EffectClass.KEYED,
     policy_pb2.EFFECT_CLASS_NON_IDEMPOTENT: EffectClass.NON_IDEMPOTENT,
+}
+_EGRESS: Final[Mapping[int, str]] = {
+    policy_pb2.EGRESS_NONE: "none",
+    policy_pb2.EGRESS_INTERNAL: "internal",
+    policy_pb2.EGRESS_EXTERNAL: "external",
+}
+_IDENTITIES: Final[Mapping[int, str]] = {
+    policy_pb2.UPSTREAM_IDENTITY_UNSPECIFIED: "none",
+    policy_pb2.UPSTREAM_IDENTITY_USER: "user",
+    policy_pb2.UPSTREAM_IDENTITY_SERVICE: "service",
 }
 EFFECTS: Final = {
     policy_pb2.EFFECT_ALLOW: Effect.ALLOW,
@@ -48,11 +62,12 @@ def page_of(page_size: int, page_token: str) -> Page:
 def _call(request: policy_pb2.DecideRequest, field: str) -> Question:
     if not request.context.call_id:
         raise InvalidField.of(f"{field}context.call_id", "is needed for a call")
-    if len(request.action_digest) != _DIGEST_CHARS:
+    if not _DIGEST.fullmatch(request.action_digest):
         raise InvalidField.of(f"{field}action_digest", "must be a SHA-256 in hex")
     if not request.arguments_json:
         raise InvalidField.of(f"{field}arguments_json", "is needed for a call; {} where there are none")
     properties = request.resource.properties_json or b"{}"
+    arguments = _object(request.arguments_json, ARGUMENTS_BYTES_MAX, f"{field}arguments_json")
     return Question(
         purpose=Purpose.CALL,
         action=_action(request.action, field),
@@ -61,7 +76,8 @@ def _call(request: policy_pb2.DecideRequest, field: str) -> Question:
             id=request.resource.id,
             properties=_object(properties, PROPERTIES_BYTES_MAX, f"{field}resource.properties_json"),
         ),
-        arguments=_object(request.arguments_json, ARGUMENTS_BYTES_MAX, f"{field}arguments_json"),
+        arguments=arguments,
+        texts=texts_of(arguments),
         action_digest=request.action_digest,
         call_id=request.context.call_id,
         attempt=request.context.attempt or 1,
@@ -77,6 +93,7 @@ def _listing(request: policy_pb2.DecideRequest, field: str) -> Question:
         action=_action(request.action, field),
         resource=Resource(properties={}),
         arguments={},
+        texts=(),
         action_digest="",
         call_id="",
         attempt=0,
@@ -89,6 +106,9 @@ def _action(action: policy_pb2.Action, field: str) -> Action:
         raise InvalidField.of(f"{field}action.effect_class", "is not a known effect class")
     if action.risk not in RISKS:
         raise InvalidField.of(f"{field}action.risk", "must be low, medium, high or critical")
+    for word in action.returns:
+        if word not in RETURNS:
+            raise InvalidField.of(f"{field}action.returns", "must be of untrusted and personal")
     return Action(
         skill=action.skill,
         version=action.version,
@@ -96,7 +116,34 @@ def _action(action: policy_pb2.Action, field: str) -> Action:
         permissions=tuple(action.permissions),
         effect_class=effect_class,
         risk=action.risk,
+        opened=action.opened,
+        egress=_egress(action, effect_class, field),
+        destructive=action.destructive,
+        returns=tuple(dict.fromkeys(action.returns)),
+        identity=_known(_IDENTITIES, action.identity, f"{field}action.identity"),
+        recipients=_pointers(action.recipients, f"{field}action.recipients"),
+        sensitive_arguments=_pointers(action.sensitive_arguments, f"{field}action.sensitive_arguments"),
     )
+
+
+def _egress(action: policy_pb2.Action, effect_class: EffectClass, field: str) -> str:
+    """Give where what it sends can go; what a skill that writes does not say is the worst that it can be."""
+    if action.egress == policy_pb2.EGRESS_UNSPECIFIED:
+        return "none" if effect_class is EffectClass.READ else "external"
+    return _known(_EGRESS, action.egress, f"{field}action.egress")
+
+
+def _known(values: Mapping[int, str], value: int, field: str) -> str:
+    if value not in values:
+        raise InvalidField.of(field, "is not a known value")
+    return values[value]
+
+
+def _pointers(pointers: Sequence[str], field: str) -> tuple[str, ...]:
+    for pointer in pointers:
+        if not _POINTER.fullmatch(pointer):
+            raise InvalidField.of(field, "must be JSON pointers")
+    return tuple(dict.fromkeys(pointers))
 
 
 def _object(raw: bytes, max_bytes: int, field: str) -> dict[str, JsonValue]:
