@@ -22,6 +22,8 @@ WITHOUT_ROW_SECURITY = (
     "memoryfs.upkeep_runs",
     "memoryfs.working_items",
     "toolgateway.dispatched",
+    "toolgateway.doubts",
+    "toolgateway.due_notices",
 )
 
 

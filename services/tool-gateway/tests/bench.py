@@ -12,9 +12,10 @@ from memoryos_core.scope import Scope
 from memoryos_postgres import Database
 from memoryos_postgres.keyring import PostgresKeyRing
 from memoryos_testing.scopes import scope_of
+from memoryos_toolgateway.adapters.call_book import PostgresCallBook
 from memoryos_toolgateway.adapters.connector_http import HttpConnector
-from memoryos_toolgateway.adapters.http_sender import HttpSender
-from memoryos_toolgateway.adapters.journal_postgres import PostgresJournal
+from memoryos_toolgateway.adapters.http_edge import HttpEdge
+from memoryos_toolgateway.adapters.journal_postgres import PostgresJournal, Quota
 from memoryos_toolgateway.adapters.resource_lookup import HttpResourceLookup
 from memoryos_toolgateway.adapters.skill_files import load_skill
 from memoryos_toolgateway.adapters.skill_folders import load_registry
@@ -23,9 +24,12 @@ from memoryos_toolgateway.domain.calls import Call
 from memoryos_toolgateway.domain.skill import HttpConnector as HttpDefinition
 from memoryos_toolgateway.domain.skill_lock import Pin
 from memoryos_toolgateway.operations.call_skill import CallRequest, CallSkill
+from memoryos_toolgateway.operations.check_arguments import ArgumentsCheck
 from memoryos_toolgateway.operations.decide_call import CallDecider
 from memoryos_toolgateway.operations.dispatch_call import CallDispatcher
+from memoryos_toolgateway.operations.upstream_gate import GateLimits, UpstreamGate
 
+from .edges import edge_of
 from .policies import InMemoryPolicy
 from .upstream import Upstream
 
@@ -103,11 +107,17 @@ class Bench:
     upstream: Upstream
     tenant: str
     policy: InMemoryPolicy = field(default_factory=InMemoryPolicy)
-    sender: HttpSender = field(default_factory=HttpSender)
+    limits: GateLimits = GateLimits()
+    quota: Quota | None = None
+    edge: HttpEdge = field(default_factory=edge_of)
 
     @property
     def journal(self) -> PostgresJournal:
-        return PostgresJournal(self.database, self.keyring)
+        return PostgresJournal(self.database, self.keyring, self.quota)
+
+    @property
+    def book(self) -> PostgresCallBook:
+        return PostgresCallBook(self.database, self.keyring)
 
     def scope(self, tenant: str = "", **more: Any) -> Scope:
         """The scope of a caller in this test's own tenant, or in a neighbour of it."""
@@ -118,13 +128,24 @@ class Bench:
         registry = load_registry([self.folder], {"UPSTREAM": endpoint or self.upstream.address})
         journal, clock = self.journal, SystemClock()
         dispatcher = CallDispatcher(
-            journal=journal, connectors={HttpDefinition: HttpConnector(self.sender)}, clock=clock
+            journal=journal,
+            connectors={HttpDefinition: HttpConnector(self.edge)},
+            clock=clock,
+            gate=UpstreamGate(clock=clock, limits=self.limits),
         )
-        decider = CallDecider(policy=self.policy, lookup=HttpResourceLookup(self.sender), registry=registry)
+        check = ArgumentsCheck(connectors=dispatcher.connectors)
+        decider = CallDecider(
+            policy=self.policy,
+            lookup=HttpResourceLookup(self.edge),
+            registry=registry,
+            check=check,
+            channels=frozenset({"team"}),
+        )
         return CallSkill(
             registry=registry,
             journal=journal,
             policy=self.policy,
+            check=check,
             decider=decider,
             dispatcher=dispatcher,
             ids=UlidSource(clock),

@@ -6,10 +6,11 @@ the real service through the same cases.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memoryos_core.ids import UlidSource
 from memoryos_toolgateway.domain.decisions import Decision, Effect, Question
+from memoryos_toolgateway.domain.obligations import NONE, Obligations
 from memoryos_toolgateway.domain.skill import Skill
 from memoryos_toolgateway.errors import PolicyUnavailable
 
@@ -42,6 +43,8 @@ class InMemoryPolicy:
     rules: dict[str, Callable[[Question], Effect]] = field(default_factory=dict)
     reviews: dict[str, Review] = field(default_factory=dict)
     asked: list[Question] = field(default_factory=list)
+    obligations: dict[str, Obligations | None | Callable[[Question], Obligations | None]] = field(default_factory=dict)
+    """What a skill's decisions oblige to; None: something that no release knows."""
     down: bool = False
     engine_away: bool = False
     deciding: asyncio.Event | None = None
@@ -71,8 +74,13 @@ class InMemoryPolicy:
             effect=effect,
             agent_message="" if effect is Effect.ALLOW else "This action is not permitted.",
             review_id=review_id,
-            approval_asked=effect is Effect.MANUAL_REVIEW,
+            obligations=self._obligations(question, effect),
         )
+
+    def _obligations(self, question: Question, effect: Effect) -> Obligations | None:
+        asked = self.obligations.get(question.skill.name, NONE)
+        found = asked(question) if callable(asked) else asked
+        return found and replace(found, approval=effect is Effect.MANUAL_REVIEW)
 
     async def wait_asked(self, count: int) -> None:
         """Return when `count` questions have been asked in all."""

@@ -14,7 +14,7 @@ from memoryos_grpc import Channels, GrpcSection, subject_token
 from memoryos_telemetry import Telemetry, TelemetrySection
 from memoryos_toolgateway.adapters.policy_grpc import GrpcPolicy
 from memoryos_toolgateway.adapters.skill_folders import load_registry
-from memoryos_toolgateway.domain.decisions import Action, Effect, Question, Resource, judge
+from memoryos_toolgateway.domain.decisions import Action, Effect, Question, Resource, Terms, judge
 from memoryos_toolgateway.domain.skill import Skill
 from memoryos_toolgateway.errors import ArgumentsInvalid, PolicyUnavailable
 from memoryos_toolgateway.ports import PolicyClient
@@ -93,13 +93,17 @@ def in_memory(registry: SkillRegistry) -> Case:
     return Case(policy, registry, "acme", resolve)
 
 
+def terms(question: Question, review_id: str = "") -> Terms:
+    return Terms(call_id=question.call_id, skill=question.skill, review_id=review_id)
+
+
 async def test_a_decision_is_for_the_call_asked_about(case: Case):
     question = case.question("mes.takt_time", name="A")
     decision = await case.client.decide(question)
     assert decision.effect is Effect.ALLOW
     assert decision.call_id == question.call_id
     assert decision.id.startswith("dec_")
-    assert judge(decision, call_id=question.call_id).action is Action.SEND
+    assert judge(decision, terms(question)).action is Action.SEND
 
 
 async def test_a_skill_without_a_rule_is_denied_and_not_visible(case: Case):
@@ -124,18 +128,20 @@ async def test_what_was_looked_up_decides(case: Case):
 async def test_a_review_is_for_one_call_and_action(case: Case):
     question = case.question("refund.create", name="O-1", amount=900)
     first = await case.client.decide(question)
-    assert (first.effect, first.approval_asked) == (Effect.MANUAL_REVIEW, True)
+    assert first.effect is Effect.MANUAL_REVIEW
+    assert first.obligations is not None
+    assert first.obligations.approval
     review_id = await case.client.open_review(question.call_id, question.action_digest, first.id)
     assert await case.client.open_review(question.call_id, question.action_digest, first.id) == review_id
     assert (await case.client.decide(question)).effect is Effect.MANUAL_REVIEW
     await case.resolve(review_id)
     settled = await case.client.decide(question)
     assert (settled.effect, settled.review_id) == (Effect.ALLOW, review_id)
-    assert judge(settled, call_id=question.call_id, review_id=review_id).action is Action.SEND
+    assert judge(settled, terms(question, review_id)).action is Action.SEND
     other_call = case.question("refund.create", name="O-1", amount=900)
     assert (await case.client.decide(other_call)).effect is Effect.MANUAL_REVIEW
     other_action = case.question("refund.create", question.call_id, name="O-2", amount=900)
-    changed = judge(await case.client.decide(other_action), call_id=question.call_id, review_id=review_id)
+    changed = judge(await case.client.decide(other_action), terms(question, review_id))
     assert changed.action is not Action.SEND
 
 

@@ -10,12 +10,14 @@ from memoryos_toolgateway.domain.calls import Call, CallState, Outcome, OutcomeK
 from memoryos_toolgateway.domain.decisions import Action, Verdict
 from memoryos_toolgateway.errors import CallDigestMismatch
 from memoryos_toolgateway.operations import dispatch_call
+from memoryos_toolgateway.ports import Dispatch
 
 from .bench import Bench, skill_document, write_skills
 from .policies import allow
 
 pytestmark = pytest.mark.integration
 SEND = Verdict(action=Action.SEND, decision_id="dec_again")
+TERMS = Dispatch(verdict=SEND, allowance_s=60, timeout_s=1)
 DONE = Outcome(kind=OutcomeKind.SUCCEEDED, result=b"{}")
 
 
@@ -129,7 +131,7 @@ async def test_the_sweeper_finds_it_in_every_tenant(lone_bench: Bench):
 
 async def test_a_late_answer_never_changes_what_is_settled(bench: Bench):
     call = await sent(bench, -1, "idempotent")
-    again = await bench.journal.dispatch(bench.scope(), call, SEND, 60)
+    again = await bench.journal.dispatch(bench.scope(), call, TERMS)
     assert again is not None
     assert await bench.journal.finish(bench.scope(), call, DONE) is None, "the answer to the first dispatch comes late"
     done = await bench.journal.finish(bench.scope(), again, DONE)
@@ -143,7 +145,7 @@ async def test_every_move_is_one_compare_and_set(bench: Bench):
     ready(bench)
     done = await bench.call("do", name="a")
     for call in (done, type(done)(**{n: getattr(done, n) for n in done.__slots__} | {"state": CallState.PARKED})):
-        assert await bench.journal.dispatch(bench.scope(), call, SEND, 60) is None
+        assert await bench.journal.dispatch(bench.scope(), call, TERMS) is None
         assert await bench.journal.deny(bench.scope(), call, SEND) is None
         assert await bench.journal.park(bench.scope(), call, SEND) is None
     assert await bench.call("do", name="a") == done

@@ -5,9 +5,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from memoryos_toolgateway.domain.decisions import Action, Decision, Effect, judge
+from memoryos_toolgateway.domain.decisions import Action, Decision, Effect, Terms, judge
 from memoryos_toolgateway.domain.http_template import CannotRender, render
-from memoryos_toolgateway.domain.results import MASK, result_json
+from memoryos_toolgateway.domain.obligations import NONE, Obligations
+from memoryos_toolgateway.domain.results import MASK, result_json, shown
 from memoryos_toolgateway.domain.schema_check import CompiledSchema
 from memoryos_toolgateway.domain.skill import (
     BuiltinConnector,
@@ -96,9 +97,11 @@ def test_a_result_is_json_of_a_bounded_size():
     assert json.loads(result_json(b'{"a":1,"a":2}', skill(), {})) == {"text": '{"a":1,"a":2}'}
     assert json.loads(result_json(b"\xff", skill(), {})) == {"text": "�"}
     for raw in (json.dumps({"t": "数" * 5000}).encode(), b'"' * 5000, b"\\" * 5000):
-        cut = result_json(raw, skill(), {})
-        assert len(cut) <= 1000
-        assert json.loads(cut)["truncated"] is True
+        whole = result_json(raw, skill(), {})
+        cut = shown(whole, NONE, 1000)
+        assert len(cut.result) <= 1000
+        assert cut.whole == whole
+        assert json.loads(cut.result)["truncated"] is True
 
 
 def test_sensitive_results_are_masked_before_they_are_kept():
@@ -119,6 +122,13 @@ def test_a_sensitive_argument_that_comes_back_is_masked():
     assert json.loads(result_json(b'{"ok": "yes"}', masking, {"card": "yes"})) == {"ok": "yes"}
 
 
+APPROVAL = Obligations(approval=True)
+
+
+def terms(review_id: str = "") -> Terms:
+    return Terms(call_id="call_1", skill=skill(), review_id=review_id)
+
+
 def decision(**changes: Any) -> Decision:
     return Decision(**({"id": "dec_1", "call_id": "call_1", "effect": Effect.ALLOW} | changes))
 
@@ -129,26 +139,26 @@ def decision(**changes: Any) -> Decision:
         (decision(), "", Action.SEND),
         (decision(), "rev_1", Action.SEND),
         (decision(review_id="rev_1"), "rev_1", Action.SEND),
-        (decision(review_id="rev_1", approval_asked=True), "rev_1", Action.SEND),
+        (decision(review_id="rev_1", obligations=APPROVAL), "rev_1", Action.SEND),
         (decision(review_id="rev_2"), "rev_1", Action.DENY),
         (decision(review_id="rev_1"), "", Action.DENY),
-        (decision(approval_asked=True), "", Action.DENY),
-        (decision(obligations_known=False), "", Action.DENY),
+        (decision(obligations=APPROVAL), "", Action.DENY),
+        (decision(obligations=None), "", Action.DENY),
         (decision(call_id="call_2"), "", Action.DENY),
         (decision(id=""), "", Action.DENY),
         (decision(effect=Effect.DENY), "", Action.DENY),
         (decision(effect=Effect.UNKNOWN), "", Action.DENY),
         (decision(effect=Effect.MANUAL_REVIEW), "", Action.DENY),
-        (decision(effect=Effect.MANUAL_REVIEW, approval_asked=True), "", Action.PARK),
-        (decision(effect=Effect.MANUAL_REVIEW, approval_asked=True, obligations_known=False), "", Action.DENY),
-        (decision(effect=Effect.MANUAL_REVIEW, approval_asked=True, call_id=""), "", Action.DENY),
+        (decision(effect=Effect.MANUAL_REVIEW, obligations=APPROVAL), "", Action.PARK),
+        (decision(effect=Effect.MANUAL_REVIEW, obligations=None), "", Action.DENY),
+        (decision(effect=Effect.MANUAL_REVIEW, obligations=APPROVAL, call_id=""), "", Action.DENY),
     ],
     ids=str,
 )
 def test_doubt_is_deny(found: Decision, review_id: str, expected: Action):
-    assert judge(found, call_id="call_1", review_id=review_id).action is expected
+    assert judge(found, terms(review_id)).action is expected
 
 
 def test_the_message_of_something_other_than_a_deny_is_not_given_with_a_deny():
-    verdict = judge(decision(agent_message="you may", obligations_known=False), call_id="call_1")
+    verdict = judge(decision(agent_message="you may", obligations=None), terms())
     assert verdict.agent_message == "This call is not allowed."

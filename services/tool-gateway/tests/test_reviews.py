@@ -9,6 +9,7 @@ from memoryos_toolgateway.domain import messages
 from memoryos_toolgateway.domain.calls import Call, CallState
 from memoryos_toolgateway.domain.decisions import Action, Question, Verdict
 from memoryos_toolgateway.errors import CallDigestMismatch, PolicyUnavailable
+from memoryos_toolgateway.ports import Dispatch
 
 from .bench import Bench, skill_document, write_skills
 from .policies import allow, deny, review
@@ -81,7 +82,10 @@ async def test_kept_arguments_that_were_tampered_with_do_not_run(bench: Bench):
     await bench.rows("UPDATE toolgateway.calls SET review_id = '' RETURNING id")
     swapped = type(call)(**{name: getattr(call, name) for name in call.__slots__} | {"arguments": b'{"name":"b"}'})
     verdict = Verdict(action=Action.SEND, decision_id="dec_x", review_id=call.review_id)
-    assert await bench.journal.dispatch(bench.scope(), swapped, verdict, 5) is None
+    assert (
+        await bench.journal.dispatch(bench.scope(), swapped, Dispatch(verdict=verdict, allowance_s=5, timeout_s=1))
+        is None
+    )
 
 
 async def test_policy_is_asked_again_right_before(bench: Bench):

@@ -57,6 +57,13 @@ class PolicyUnavailable(MemoryOSError):
     reason = "POLICY_UNAVAILABLE"
 
 
+class CallNotUnknown(MemoryOSError):
+    """Only a call whose outcome is unknown, and which can no longer take effect unseen, can be reconciled."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "CALL_NOT_UNKNOWN"
+
+
 class SkillFileInvalid(Exception):
     """A skill file cannot be registered; the gateway does not start."""
 

@@ -53,6 +53,11 @@ def call_message(call: Call) -> tool_gateway_pb2.Call:
         dispatch_time=_timestamp(call.dispatch_time),
         end_time=_timestamp(call.end_time),
         trace_id=trace_id_of(call.traceparent),
+        dispatches=call.dispatches,
+        fallback=call.fallback,
+        full_result_bytes=call.full_result_bytes,
+        full_result_sha256=call.full_result_sha256,
+        rewritten=call.rewritten,
     )
 
 

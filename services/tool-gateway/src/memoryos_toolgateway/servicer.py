@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from memoryos.toolgateway.v1 import tool_gateway_pb2 as pb
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
 from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc.budget import remaining_s
-from memoryos_grpc.caller import Caller, caller
+from memoryos_grpc.caller import caller
 from memoryos_grpc.caller import scope as caller_scope
 from memoryos_telemetry import names, tracer
 
 from memoryos_toolgateway.operations.call_skill import CallRequest, CallSkill
-from memoryos_toolgateway.operations.get_call import get_call
 from memoryos_toolgateway.operations.list_skills import get_skill, list_skills
 from memoryos_toolgateway.render import call_message, skill_message
+from memoryos_toolgateway.servicers.calls import CallsServicer, JournalCalls, issuer_of
 
 ANSWER_MARGIN_S: Final = 0.25
 """Left of the caller's deadline when CallSkill stops waiting, so that the answer arrives."""
 _TRACER: Final = tracer("memoryos_toolgateway")
 
 
-class ToolGatewayServicer(tool_gateway_pb2_grpc.ToolGatewayServicer):
+class ToolGatewayServicer(CallsServicer, tool_gateway_pb2_grpc.ToolGatewayServicer):
     """Tool calls."""
 
-    def __init__(self, call_skill: CallSkill, wait_s: float) -> None:
+    def __init__(self, call_skill: CallSkill, calls: JournalCalls, wait_s: float) -> None:
         self._call_skill = call_skill
+        self._calls = calls
         self._wait_s = wait_s
 
     async def ListSkills(self, request: pb.ListSkillsRequest, context: Any) -> pb.ListSkillsResponse:
@@ -77,33 +77,6 @@ class ToolGatewayServicer(tool_gateway_pb2_grpc.ToolGatewayServicer):
                 span.set_attribute(names.REVIEW_ID, call.review_id)
         return pb.CallSkillResponse(call=call_message(call))
 
-    async def GetCall(self, request: pb.GetCallRequest, context: Any) -> pb.GetCallResponse:
-        """Give one call of the journal."""
-        call = await get_call(self._call_skill.journal, caller_scope(), request.id)
-        return pb.GetCallResponse(call=call_message(call))
-
     async def SearchSkills(self, request: pb.SearchSkillsRequest, context: Any) -> pb.SearchSkillsResponse:
         """Find skills by what they are for."""
         raise DependencyUnavailable
-
-    async def ListCalls(self, request: pb.ListCallsRequest, context: Any) -> pb.ListCallsResponse:
-        """List calls, newest first."""
-        raise DependencyUnavailable
-
-    async def WatchCall(self, request: pb.WatchCallRequest, context: Any) -> AsyncIterator[pb.WatchCallResponse]:
-        """Stream one call whenever it changes state."""
-        raise DependencyUnavailable
-        yield
-
-    async def CancelCall(self, request: pb.CancelCallRequest, context: Any) -> pb.CancelCallResponse:
-        """Withdraw a call that was not sent."""
-        raise DependencyUnavailable
-
-    async def ReconcileCall(self, request: pb.ReconcileCallRequest, context: Any) -> pb.ReconcileCallResponse:
-        """End a call whose outcome is unknown."""
-        raise DependencyUnavailable
-
-
-def issuer_of(who: Caller) -> str:
-    """Give whose request ids the caller uses: a service's own, else those of the principal that acts."""
-    return f"service:{who.service}" if who.service else who.scope.actor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any, Final
 
 import grpc
@@ -72,9 +73,9 @@ class MemoryConnector:
         set_deadline(asyncio.get_running_loop().time() + attempt.skill.timeout_s)
         try:
             if _operation(attempt.skill) is Operation.MEMORY_READ:
-                value = await self._read(caller_scope(), attempt)
+                value, facts = await self._read(caller_scope(), attempt)
             else:
-                value = await self._write(caller_scope(), attempt)
+                value, facts = await self._write(caller_scope(), attempt), frozenset()
         except grpc.aio.AioRpcError as error:
             _log.info("memory did not answer", extra={"call_id": attempt.call_id, "code": error.code().name})
             return _failure(error)
@@ -82,9 +83,9 @@ class MemoryConnector:
             _log.warning("memory not asked", extra={"call_id": attempt.call_id, "error_type": type(error).__name__})
             return Outcome(kind=OutcomeKind.UNKNOWN, error_code=messages.UNKNOWN_CODE, agent_message=messages.UNKNOWN)
         result = result_json(canonical_json(value), attempt.skill, attempt.arguments)
-        return Outcome(kind=OutcomeKind.SUCCEEDED, result=result)
+        return Outcome(kind=OutcomeKind.SUCCEEDED, result=result, facts=facts)
 
-    async def _read(self, scope: Scope, attempt: Attempt) -> dict[str, Any]:
+    async def _read(self, scope: Scope, attempt: Attempt) -> tuple[dict[str, Any], frozenset[str]]:
         arguments = attempt.arguments
         top_k = arguments.get("top_k", TOP_K_DEFAULT)
         paths = [arguments["path"]] if "path" in arguments else _places(scope)
@@ -97,7 +98,7 @@ class MemoryConnector:
         hits = sorted((hit for answer in answers for hit in answer.hits), key=_rank)[:top_k]
         exact = all(answer.exactness == memoryfs_pb2.EXACTNESS_EXACT for answer in answers)
         exactness = "exact" if exact else _EXACTNESS.get(answers[0].exactness, "truncated")
-        return {"hits": [_hit(hit) for hit in hits], "exactness": exactness}
+        return {"hits": [_hit(hit) for hit in hits], "exactness": exactness}, _facts(hits)
 
     async def _write(self, scope: Scope, attempt: Attempt) -> dict[str, Any]:
         arguments = attempt.arguments
@@ -178,6 +179,14 @@ def _hit(hit: memoryfs_pb2.Hit) -> dict[str, Any]:
         "confidence": item.confidence,
         "trust": "trusted" if item.trust == item_pb2.TRUST_TRUSTED else "untrusted",
     }
+
+
+def _facts(hits: Iterable[memoryfs_pb2.Hit]) -> frozenset[str]:
+    """What the hits bring into a session: text that nobody vouches for, and what not everybody may read."""
+    hits = list(hits)
+    untrusted = any(hit.item.trust != item_pb2.TRUST_TRUSTED for hit in hits)
+    personal = any(hit.item.sensitivity > 0 for hit in hits)
+    return frozenset(({"untrusted_content"} if untrusted else set()) | ({"personal_data"} if personal else set()))
 
 
 def _failure(error: grpc.aio.AioRpcError) -> Outcome:

@@ -33,11 +33,22 @@ def resumed(tx: Tx, scope: Scope, call: Call) -> None:
     record(tx, _event(Kind.CALL_TOOL, Actor.of(scope), call, Outcome.OK, step="resumed"))
 
 
-def ended(tx: Tx, call: Call, *, session_id: str, task_id: str) -> None:
+def ended(tx: Tx, call: Call) -> None:
     """Record how a call ended; the actor is the one that asked, whoever found it ended."""
     principal = f"agent:{call.user}/{call.chain[-1]}" if call.chain else f"user:{call.user}"
-    actor = Actor(call.tenant, call.user, principal, call.chain, session_id, task_id)
+    actor = Actor(call.tenant, call.user, principal, call.chain, call.session_id, call.task_id)
     record(tx, _event(Kind.TOOL_RESULT, actor, call, _OUTCOMES[call.state], step=call.state.value.lower()))
+
+
+def withdrawn(tx: Tx, scope: Scope, call: Call) -> None:
+    """Record who withdrew a call."""
+    record(tx, _event(Kind.CALL_TOOL, Actor.of(scope), call, Outcome.DENIED, step="cancelled"))
+
+
+def settled(tx: Tx, scope: Scope, call: Call, *, by_person: bool) -> None:
+    """Record that a person, or an upstream that was asked, has ended a doubt, and who asked."""
+    step = "reconciled_by_person" if by_person else "reconciled_by_upstream"
+    record(tx, _event(Kind.ADMIN_ACT, Actor.of(scope), call, _OUTCOMES[call.state], step=step))
 
 
 def _event(kind: Kind, actor: Actor, call: Call, outcome: Outcome, *, step: str) -> AuditEvent:
@@ -50,6 +61,10 @@ def _event(kind: Kind, actor: Actor, call: Call, outcome: Outcome, *, step: str)
         "request_id": call.request_id,
         "dispatches": call.dispatches,
     }
+    if call.rewritten:
+        attributes["rewritten"] = True
+    if call.fallback:
+        attributes["fallback"] = True
     if call.review_id:
         attributes["review_id"] = call.review_id
     return AuditEvent(
@@ -60,7 +75,7 @@ def _event(kind: Kind, actor: Actor, call: Call, outcome: Outcome, *, step: str)
         outcome=outcome,
         reason=call.error_code,
         target_type="skill",
-        target_ids=(call.skill,),
+        target_ids=(call.skill,) if call.skill else (),
         call_id=call.id,
         decision_id=call.decision_id,
         trace_id=current_trace_id() or trace_id_of(call.traceparent),

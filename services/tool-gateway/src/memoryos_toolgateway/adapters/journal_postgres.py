@@ -8,138 +8,217 @@ whose behalf the call is made.
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import MemoryOSError
 from memoryos_core.scope import Scope
-from memoryos_core.sealing import DataKey, aad, key_id_of, open_sealed, seal
-from memoryos_postgres import Database, Row, Tx, queries
+from memoryos_core.sealing import TenantKeys, aad, key_id_of, open_sealed, seal
+from memoryos_postgres import Database, Row, Tx
 from memoryos_postgres.keyring import PostgresKeyRing
-from memoryos_telemetry import current_traceparent
+from memoryos_postgres.session_facts import Fact, note
 
 from memoryos_toolgateway.adapters import journal_audit
-from memoryos_toolgateway.domain import messages
+from memoryos_toolgateway.adapters.journal_rows import QUERIES, CallRows, ask_notices, new_row, place, verdict_params
 from memoryos_toolgateway.domain.calls import Call, CallState, NewCall, Outcome
 from memoryos_toolgateway.domain.decisions import Verdict
-from memoryos_toolgateway.domain.skill import EffectClass
+from memoryos_toolgateway.domain.obligations import RateLimit
 from memoryos_toolgateway.errors import EpochFenced
+from memoryos_toolgateway.ports import Dispatch, RateExceeded
 
 _log = logging.getLogger(__name__)
-_QUERIES: Final = queries.load("memoryos_toolgateway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """How much of whole results is kept, and for how long."""
+
+    user_bytes_max: int = 64 * 1024 * 1024
+    tenant_bytes_max: int = 1024 * 1024 * 1024
+    hours: int = 24
 
 
 class PostgresJournal:
     """ports.Journal on PostgreSQL."""
 
-    def __init__(self, database: Database, key_ring: PostgresKeyRing) -> None:
+    def __init__(self, database: Database, key_ring: PostgresKeyRing, quota: Quota | None = None) -> None:
         self._database = database
         self._keys = key_ring
+        self._rows = CallRows(key_ring)
+        self._quota = quota or Quota()
 
     async def find(self, scope: Scope, issuer: str, request_id: str, lease_epoch: int) -> Call | None:
         """Give the call of this request with its contents, or None; see ports.Journal."""
         params = {"tenant": scope.tenant, "issuer": issuer, "request_id": request_id}
         async with self._database.scoped(scope) as tx:
-            row = await tx.fetch_one(_QUERIES["find_call"], params)
+            row = await tx.fetch_one(QUERIES["find_call"], params)
             if lease_epoch:
                 await self._fence(tx, scope, row, lease_epoch)
-            return None if row is None else await self._settled(tx, row, with_contents=True)
+            return None if row is None else await self._rows.given(tx, scope, row, with_contents=True)
 
     async def _fence(self, tx: Tx, scope: Scope, row: Row | None, lease_epoch: int) -> None:
         params = {"tenant": scope.tenant, "task_id": scope.task_id, "lease_epoch": lease_epoch}
-        seen = await tx.fetch_value(_QUERIES["greatest_epoch"], params) or 0
+        seen = await tx.fetch_value(QUERIES["greatest_epoch"], params) or 0
         if lease_epoch < max(seen, row["lease_epoch"] if row else 0):
             raise EpochFenced
         if row and row["lease_epoch"] < lease_epoch:
-            await tx.execute(_QUERIES["raise_epoch"], {**params, "id": row["id"]})
+            await tx.execute(QUERIES["raise_epoch"], {**params, "id": row["id"]})
 
     async def open(self, scope: Scope, new: NewCall) -> tuple[Call, bool]:
         """Journal a new call; see ports.Journal."""
         async with self._database.scoped(scope) as tx:
             key = await self._keys.subject_key(tx, scope.tenant, scope.user)
             digests = await self._keys.tenant_keys(tx, scope.tenant)
-            row = await tx.fetch_one(_QUERIES["insert_call"], _new_row(scope, new, key, digests.digest_hmac))
+            row = await tx.fetch_one(QUERIES["insert_call"], new_row(scope, new, key, digests.digest_hmac))
             if row is None:
                 found = {"tenant": scope.tenant, "issuer": new.issuer, "request_id": new.request_id}
-                row = await tx.fetch_one(_QUERIES["find_call"], found)
+                row = await tx.fetch_one(QUERIES["find_call"], found)
                 assert row is not None, "a call is never deleted"
-                return await self._settled(tx, row, with_contents=True), False
-            call = await self._call(tx, row, with_contents=True)
+                return await self._rows.given(tx, scope, row, with_contents=True), False
+            call = await self._rows.call(tx, row, with_contents=True)
             journal_audit.asked(tx, scope, call)
+            if new.notices:
+                ask_notices(tx, call, new.notices)
+                tx.defer(QUERIES["close_call"], {"tenant": call.tenant, "id": call.id, "state": call.state})
             return call, True
 
     async def get(self, scope: Scope, call_id: str, *, with_contents: bool) -> Call | None:
         """Give a call of the scope's tenant, or None; see ports.Journal."""
-        any_user = "auditor" in scope.roles
+        any_user = not scope.roles.isdisjoint({"auditor", "operator", "tenant-admin"})
         params = {"tenant": scope.tenant, "id": call_id, "user": scope.user, "any_user": any_user}
         async with self._database.scoped(scope) as tx:
-            row = await tx.fetch_one(_QUERIES["get_call"], params)
+            row = await tx.fetch_one(QUERIES["get_call"], params)
             own = row is not None and row["user_name"] == scope.user
-            return None if row is None else await self._settled(tx, row, with_contents=with_contents and own)
+            return None if row is None else await self._rows.given(tx, scope, row, with_contents=with_contents and own)
 
     async def park(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
         """INTENDED or PARKED → PARKED; see ports.Journal."""
-        params = _verdict_params(call, verdict)
         async with self._database.scoped(scope) as tx:
-            row = await tx.fetch_one(_QUERIES["park_call"], params)
-            return None if row is None else await self._call(tx, row, with_contents=True)
+            row = await tx.fetch_one(QUERIES["park_call"], verdict_params(call, verdict))
+            return None if row is None else await self._rows.call(tx, row, with_contents=True)
 
-    async def dispatch(self, scope: Scope, call: Call, verdict: Verdict, allowance_s: float) -> Call | None:
+    async def dispatch(self, scope: Scope, call: Call, terms: Dispatch) -> Call | None:
         """The compare-and-set before the effect; see ports.Journal."""
         async with self._database.scoped(scope) as tx:
-            digests = await self._keys.tenant_keys(tx, scope.tenant)
+            keys = await self._keys.tenant_keys(tx, scope.tenant)
             params = {
-                **_verdict_params(call, verdict),
+                **verdict_params(call, terms.verdict),
                 "from_state": call.state,
                 "dispatches": call.dispatches,
-                "action_digest_hmac": digests.digest_hmac(call.action_digest),
-                "allowance_s": allowance_s,
+                "action_digest_hmac": keys.digest_hmac(call.action_digest),
+                "allowance_s": terms.allowance_s,
+                "timeout_s": terms.timeout_s,
             }
-            row = await tx.fetch_one(_QUERIES["dispatch_call"], params)
+            row = await tx.fetch_one(QUERIES["dispatch_call"], params)
             if row is None:
                 return None
-            sent = await self._call(tx, row, with_contents=True)
-            tx.defer(_QUERIES["queue_deadline"], {**params, "deadline": row["deadline"]})
+            await _take(tx, keys, scope.tenant, terms.rates)
+            sent = await self._rows.call(tx, row, with_contents=True)
+            tx.defer(QUERIES["queue_deadline"], {**params, "deadline": row["deadline"]})
+            ask_notices(tx, sent, terms.verdict.obligations.notices)
             if call.state is CallState.PARKED:
                 journal_audit.resumed(tx, scope, sent)
                 crash_point("gateway.call.while_consuming_approval")
             return sent
 
+    async def may_send(self, call: Call, needs_s: float) -> bool:
+        """The last look before sending; see ports.Journal."""
+        params = {"tenant": call.tenant, "id": call.id, "dispatches": call.dispatches, "needs_s": needs_s}
+        async with self._database.tenant(call.tenant) as tx:
+            return bool(await tx.fetch_last(QUERIES["may_send"], params))
+
     async def deny(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
         """INTENDED or PARKED → DENIED; see ports.Journal."""
-        params = {**_verdict_params(call, verdict), "from_state": call.state, "known_review_id": call.review_id}
+        params = {**verdict_params(call, verdict), "from_state": call.state, "known_review_id": call.review_id}
         async with self._database.scoped(scope) as tx:
-            row = await tx.fetch_one(_QUERIES["deny_call"], params)
-            return None if row is None else await self._ended(tx, row, with_contents=True)
+            row = await tx.fetch_one(QUERIES["deny_call"], params)
+            if row is None:
+                return None
+            ask_notices(tx, call, verdict.obligations.notices)
+            return await self._rows.ended(tx, row, with_contents=True)
+
+    async def end_unsent(self, scope: Scope, call: Call, outcome: Outcome, verdict: Verdict) -> Call | None:
+        """INTENDED → FAILED; see ports.Journal."""
+        async with self._database.scoped(scope) as tx:
+            params = await self._outcome_params(tx, call, outcome)
+            row = await tx.fetch_one(QUERIES["end_unsent"], params)
+            if row is None:
+                return None
+            ask_notices(tx, call, verdict.obligations.notices)
+            ended = await self._rows.ended(tx, row, with_contents=True)
+            crash_point("gateway.call.before_unsent_end")
+            return ended
 
     async def finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:
         """Journal how a dispatch ended; see ports.Journal."""
         async with self._database.scoped(scope) as tx:
-            result = None
-            if outcome.state is CallState.SUCCEEDED:
-                key = await self._keys.subject_key(tx, call.tenant, call.user)
-                result = seal(key, outcome.result, _place(call.tenant, "result", call.id))
-            params = {
-                "tenant": call.tenant,
-                "id": call.id,
-                "dispatches": call.dispatches,
-                "state": outcome.state,
-                "result": result,
-                "error_code": outcome.error_code,
-                "agent_message": outcome.agent_message,
-            }
-            row = await tx.fetch_one(_QUERIES["finish_call"], params)
-            return None if row is None else await self._ended(tx, row, with_contents=True)
+            row = await tx.fetch_one(QUERIES["finish_call"], await self._outcome_params(tx, call, outcome))
+            if row is None:
+                return None
+            if row["result"] is not None:
+                note(tx, scope, map(Fact, row["facts"]), source=f"skill:{call.skill}")
+            if outcome.whole:
+                await self._keep_whole(tx, call, outcome.whole)
+            ended = await self._rows.ended(tx, row, with_contents=True)
+            crash_point("gateway.call.before_end")
+            return ended
+
+    async def _outcome_params(self, tx: Tx, call: Call, outcome: Outcome) -> dict[str, Any]:
+        result = None
+        if outcome.state is CallState.SUCCEEDED:
+            key = await self._keys.subject_key(tx, call.tenant, call.user)
+            result = seal(key, outcome.result, place(call.tenant, "result", call.id))
+        return {
+            "tenant": call.tenant,
+            "id": call.id,
+            "dispatches": call.dispatches,
+            "state": outcome.state,
+            "result": result,
+            "error_code": outcome.error_code,
+            "agent_message": outcome.agent_message,
+            "facts": sorted(outcome.facts) if result is not None else [],
+            "fallback": outcome.fallback,
+            "full_result_bytes": len(outcome.whole),
+            "full_result_sha256": outcome.whole_sha256,
+        }
+
+    async def _keep_whole(self, tx: Tx, call: Call, whole: bytes) -> None:
+        """Keep a whole result while the quota of its user and tenant has room, after what is too old has gone."""
+        key = await self._keys.subject_key(tx, call.tenant, call.user)
+        params = {
+            "tenant": call.tenant,
+            "id": call.id,
+            "user": call.user,
+            "content": seal(key, whole, _whole_place(call.tenant, call.id)),
+            "size_bytes": len(whole),
+            "hours": self._quota.hours,
+            "user_bytes_max": self._quota.user_bytes_max,
+            "tenant_bytes_max": self._quota.tenant_bytes_max,
+        }
+        for name in ("lock_full_results", "sweep_full_results", "keep_full_result"):
+            tx.defer(QUERIES[name], params)
+
+    async def full_result(self, scope: Scope, call: Call) -> bytes:
+        """Give the whole of a cut result; see ports.Journal."""
+        params = {"tenant": scope.tenant, "id": call.id, "hours": self._quota.hours}
+        async with self._database.scoped(scope) as tx:
+            sealed = await tx.fetch_value(QUERIES["full_result"], params)
+            if sealed is None:
+                return b""
+            key = await self._keys.by_id(tx, scope.tenant, key_id_of(sealed))
+            return open_sealed(key, sealed, _whole_place(scope.tenant, call.id))
 
     async def expire(self, limit: int) -> int:
         """Make UNKNOWN of overdue calls in all tenants; see ports.Journal."""
         async with self._database.unscoped() as tx:
-            overdue = await tx.fetch_all(_QUERIES["overdue_calls"], {"limit": limit})
+            overdue = await tx.fetch_all(QUERIES["overdue_calls"], {"limit": limit})
         expired = 0
         for entry in overdue:
             try:
                 async with self._database.tenant(entry["tenant"]) as tx:
-                    found = await self._expire(tx, entry["tenant"], entry["call_id"], with_contents=False)
+                    found = await self._rows.expire(tx, entry["tenant"], entry["call_id"], with_contents=False)
             except MemoryOSError as error:  # one bad row does not keep the others waiting
                 _log.warning("call not expired", extra={"call_id": entry["call_id"], "reason": error.reason})
             else:
@@ -151,102 +230,21 @@ class PostgresJournal:
         async with self._database.scoped(scope) as tx:
             return (await self._keys.tenant_keys(tx, scope.tenant)).pages
 
-    async def _settled(self, tx: Tx, row: Row, *, with_contents: bool) -> Call:
-        """Give the call of a row, expired first if its deadline has passed."""
-        if row["overdue"]:
-            expired = await self._expire(tx, row["tenant"], row["id"], with_contents=with_contents)
-            if expired is not None:
-                return expired
-            again = {"tenant": row["tenant"], "id": row["id"], "user": row["user_name"], "any_user": False}
-            row = await tx.fetch_one(_QUERIES["get_call"], again) or row
-        return await self._call(tx, row, with_contents=with_contents)
 
-    async def _expire(self, tx: Tx, tenant: str, call_id: str, *, with_contents: bool) -> Call | None:
-        params = {
-            "tenant": tenant,
-            "id": call_id,
-            "error_code": messages.UNKNOWN_CODE,
-            "agent_message": messages.UNKNOWN,
-        }
-        row = await tx.fetch_one(_QUERIES["expire_call"], params)
-        return None if row is None else await self._ended(tx, row, with_contents=with_contents)
-
-    async def _ended(self, tx: Tx, row: Row, *, with_contents: bool) -> Call:
-        call = await self._call(tx, row, with_contents=with_contents)
-        tx.defer(_QUERIES["unqueue_deadline"], {"tenant": call.tenant, "id": call.id})
-        journal_audit.ended(tx, call, session_id=row["session_id"], task_id=row["task_id"])
-        return call
-
-    async def _call(self, tx: Tx, row: Row, *, with_contents: bool) -> Call:
-        contents = {"arguments": b"", "result": b""}
-        for column in contents if with_contents else ():
-            sealed = row[column]
-            if sealed is not None:
-                key = await self._keys.by_id(tx, row["tenant"], key_id_of(sealed))
-                contents[column] = open_sealed(key, sealed, _place(row["tenant"], column, row["id"]))
-        return Call(
-            tenant=row["tenant"],
-            id=row["id"],
-            issuer=row["issuer"],
-            request_id=row["request_id"],
-            user=row["user_name"],
-            chain=tuple(row["chain"]),
-            skill=row["skill"],
-            version=row["version"],
-            definition_digest=row["definition_digest"],
-            effect_class=EffectClass(row["effect_class"]),
-            state=CallState(row["state"]),
-            dispatches=row["dispatches"],
-            approval_used=row["approval_used"],
-            action_digest_hmac=row["action_digest_hmac"],
-            error_code=row["error_code"],
-            agent_message=row["agent_message"],
-            decision_id=row["decision_id"],
-            review_id=row["review_id"],
-            lease_epoch=row["lease_epoch"],
-            traceparent=row["traceparent"],
-            create_time=row["create_time"],
-            dispatch_time=row["dispatch_time"],
-            end_time=row["end_time"],
-            **contents,
-        )
+async def _take(tx: Tx, keys: TenantKeys, tenant: str, rates: tuple[RateLimit, ...]) -> None:
+    """Take what the call costs, or nothing: raising undoes the transaction. One order, so nobody waits in a ring."""
+    named = [(keys.digest_hmac(f"rate:{rate.key}"), rate.window_s, rate) for rate in rates]
+    for key_hmac, window_s, rate in sorted(named, key=lambda found: found[:2]):
+        params = {"tenant": tenant, "key_hmac": key_hmac, "window_s": window_s}
+        amounts = {"cost": Decimal(repr(rate.cost)), "limit": Decimal(repr(rate.limit))}  # .1 + .2 is .3 for money
+        row = await tx.fetch_one(QUERIES["take_rate"], {**params, **amounts})
+        assert row is not None, "an upsert gives its row"
+        if not row["fits"]:
+            raise RateExceeded(row["left_s"])
+    if rates:
+        tx.defer(QUERIES["sweep_rates"], {"tenant": tenant})
+        crash_point("gateway.call.while_limiting")
 
 
-def _place(tenant: str, column: str, call_id: str) -> bytes:
-    return aad(tenant, f"toolgateway.calls.{column}", call_id)
-
-
-def _new_row(scope: Scope, new: NewCall, key: DataKey, digest_hmac: Any) -> dict[str, Any]:
-    return {
-        "tenant": scope.tenant,
-        "id": new.id,
-        "issuer": new.issuer,
-        "request_id": new.request_id,
-        "user": scope.user,
-        "chain": list(scope.chain),
-        "session_id": scope.session_id,
-        "task_id": scope.task_id,
-        "skill": new.skill.name,
-        "version": new.skill.version,
-        "definition_digest": new.skill.definition_digest,
-        "effect_class": new.skill.effect_class,
-        "action_digest_hmac": digest_hmac(new.action_digest),
-        "arguments": seal(key, new.arguments, _place(scope.tenant, "arguments", new.id)),
-        "state": new.state,
-        "error_code": new.error_code,
-        "agent_message": new.agent_message,
-        "decision_id": new.decision_id,
-        "lease_epoch": new.lease_epoch,
-        "traceparent": current_traceparent(),
-    }
-
-
-def _verdict_params(call: Call, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "tenant": call.tenant,
-        "id": call.id,
-        "decision_id": verdict.decision_id,
-        "review_id": verdict.review_id,
-        "error_code": verdict.error_code,
-        "agent_message": verdict.agent_message,
-    }
+def _whole_place(tenant: str, call_id: str) -> bytes:
+    return aad(tenant, "toolgateway.full_results.content", call_id)

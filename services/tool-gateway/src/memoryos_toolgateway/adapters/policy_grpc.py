@@ -13,6 +13,7 @@ import grpc
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc, reviews_pb2, reviews_pb2_grpc
 from memoryos_core.errors import DeadlineExceeded
 
+from memoryos_toolgateway.adapters.obligation_messages import obligations_of
 from memoryos_toolgateway.domain.decisions import Decision, Effect, Question
 from memoryos_toolgateway.domain.skill import EffectClass, Egress, Skill, UpstreamIdentity
 from memoryos_toolgateway.errors import ArgumentsInvalid, PolicyUnavailable
@@ -92,7 +93,7 @@ class GrpcPolicy:
             return [False] * len(skills)
         decisions = [_decision(decision) for decision in response.decisions]
         shown = (Effect.ALLOW, Effect.MANUAL_REVIEW)
-        return [decision.effect in shown and decision.obligations_known for decision in decisions]
+        return [decision.effect in shown and decision.obligations is not None for decision in decisions]
 
     async def open_review(self, call_id: str, action_digest: str, decision_id: str) -> str:
         """Open the review of a parked call; see ports.PolicyClient."""
@@ -132,14 +133,12 @@ def _resource(question: Question) -> policy_pb2.Resource | None:
 
 
 def _decision(message: policy_pb2.Decision) -> Decision:
-    kinds = [obligation.WhichOneof("kind") for obligation in message.obligations]
     return Decision(
         id=message.id,
         call_id=message.call_id,
         effect=_EFFECTS.get(message.effect, Effect.UNKNOWN),
         agent_message=message.agent_message,
         review_id=message.review_id,
-        approval_asked="approval" in kinds,
-        obligations_known=all(kind == "approval" for kind in kinds),
+        obligations=obligations_of(message.obligations),
         by_rule=bool(message.bundle_revision),
     )

@@ -73,15 +73,16 @@ class ConnectorReader:
         if declared.get("id") is not None:
             self._check_pointer("/resource/id", declared["id"])
         found = declared.get("lookup")
-        lookup = None
-        if found is not None:
-            where = "/resource/lookup"
-            request = self._request(where, found)
-            self._check_identity(where, found, bool(secret_names(request)))
-            lookup = Lookup(
-                request=request, timeout_s=float(found.get("timeout_s", 2)), exchange=self._exchange(where, found)
-            )
+        lookup = None if found is None else self.lookup("/resource/lookup", found)
         return ResourceMapping(type=declared.get("type", ""), id_pointer=declared.get("id"), lookup=lookup)
+
+    def lookup(self, where: str, declared: dict[str, Any]) -> Lookup:
+        """Give a request that only asks, or raise SkillFileInvalid."""
+        request = self._request(where, declared)
+        self._check_identity(where, declared, bool(secret_names(request)))
+        return Lookup(
+            request=request, timeout_s=float(declared.get("timeout_s", 2)), exchange=self._exchange(where, declared)
+        )
 
     def _refused(self, pointer: str, text: str) -> SkillFileInvalid:
         return SkillFileInvalid(self.file, pointer, text)

@@ -1,10 +1,11 @@
 """A call of the effect journal and the ways it may go.
 
-    (nothing) → INTENDED | PARKED | DENIED
-    INTENDED  → PARKED | DISPATCHED | DENIED | CANCELLED
+    (nothing) → INTENDED | PARKED | DENIED | CANCELLED (withdrawn before it came)
+    INTENDED  → PARKED | DISPATCHED | DENIED | CANCELLED | FAILED (a rate or its upstream lets nothing through)
     PARKED    → DISPATCHED (uses the approval up) | DENIED | CANCELLED
     DISPATCHED → SUCCEEDED | FAILED | UNKNOWN
-    UNKNOWN   → SUCCEEDED | FAILED (by a late answer) | DISPATCHED (only where repeating does no harm)
+    UNKNOWN   → SUCCEEDED | FAILED (by a late answer, its upstream or a person) | DISPATCHED (only where
+                repeating does no harm)
 
 Every step is one compare-and-set on (state, dispatches), so of two callers or
 replicas one goes on and the other finds the row as it stands.
@@ -12,6 +13,7 @@ replicas one goes on and the other finds the row as it stands.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,7 +21,9 @@ from enum import StrEnum
 from typing import Final
 
 from memoryos_core.canonical import action_digest
+from memoryos_core.scope import Scope
 
+from memoryos_toolgateway.domain.obligations import Notice
 from memoryos_toolgateway.domain.skill import EffectClass, Skill
 
 DISPATCHES_MAX: Final = 3
@@ -41,7 +45,7 @@ class CallState(StrEnum):
 
 MOVES: Final[Mapping[CallState, frozenset[CallState]]] = {
     CallState.INTENDED: frozenset(
-        {CallState.PARKED, CallState.DISPATCHED, CallState.DENIED, CallState.CANCELLED},
+        {CallState.PARKED, CallState.DISPATCHED, CallState.DENIED, CallState.CANCELLED, CallState.FAILED},
     ),
     CallState.PARKED: frozenset({CallState.DISPATCHED, CallState.DENIED, CallState.CANCELLED}),
     CallState.DISPATCHED: frozenset({CallState.SUCCEEDED, CallState.FAILED, CallState.UNKNOWN}),
@@ -53,6 +57,10 @@ MOVES: Final[Mapping[CallState, frozenset[CallState]]] = {
 }
 
 
+FINAL: Final = frozenset(state for state, moves in MOVES.items() if not moves)
+"""States that nothing follows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCall:
     """What is journaled when a call is first decided."""
@@ -62,13 +70,18 @@ class NewCall:
     request_id: str
     skill: Skill
     arguments: bytes
-    """Validated, canonical JSON."""
+    """Validated, canonical JSON: what runs."""
     action_digest: str
+    asked_arguments: bytes = b""
+    """What was asked for, where policy changed it."""
+    asked_digest: str = ""
     state: CallState
     decision_id: str
     error_code: str = ""
     agent_message: str = ""
     lease_epoch: int = 0
+    notices: tuple[Notice, ...] = ()
+    """Who is told at once, for the call has ended with this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +103,19 @@ class Call:
     approval_used: bool
     action_digest_hmac: str
     arguments: bytes
+    asked_arguments: bytes
+    """As asked for, where policy changed them; else empty."""
+    rewritten: bool
     result: bytes
+    full_result_bytes: int
+    full_result_sha256: str
+    fallback: bool
     error_code: str
     agent_message: str
     decision_id: str
     review_id: str
+    session_id: str
+    task_id: str
     lease_epoch: int
     traceparent: str
     create_time: datetime
@@ -118,6 +139,21 @@ class Call:
         """The digest of the action that is kept: what was decided, reviewed, and runs."""
         return self.digest_for(user=self.user, chain=self.chain, skill=self.skill, arguments=self.arguments)
 
+    def is_asked_by(self, *, user: str, chain: tuple[str, ...], skill: str, arguments: bytes) -> bool:
+        """Tell whether a request asks for the very action that this call was asked for with."""
+        asked = self.digest_for(user=user, chain=chain, skill=skill, arguments=arguments)
+        kept = self.asked_arguments or self.arguments
+        return asked == self.digest_for(user=self.user, chain=self.chain, skill=self.skill, arguments=kept)
+
+    @property
+    def withdrawn_unseen(self) -> bool:
+        """Whether it was cancelled before it came: nothing is known of it but its request_id."""
+        return self.skill == "" and self.state is CallState.CANCELLED
+
+    def concerns(self, scope: Scope) -> bool:
+        """Whether it is the scope's own: its user's, made by the agent of the scope or one below it."""
+        return self.user == scope.user and self.chain[: len(scope.chain)] == scope.chain
+
     @property
     def can_go_on(self) -> bool:
         """Whether asking for it again may bring it on."""
@@ -131,7 +167,7 @@ class Call:
 
     def without_contents(self) -> Call:
         """Give the same call as an auditor sees it."""
-        return replace(self, arguments=b"", result=b"")
+        return replace(self, arguments=b"", asked_arguments=b"", result=b"")
 
 
 class OutcomeKind(StrEnum):
@@ -154,10 +190,21 @@ class Outcome:
     result: bytes = b""
     error_code: str = ""
     agent_message: str = ""
+    facts: frozenset[str] = frozenset()
+    """What the result brings into the session of whoever reads it (obligations.FACTS)."""
+    whole: bytes = b""
+    """All of the result, where `result` is head and tail only."""
+    fallback: bool = False
+    """The skill's fallback answers; `kind` says what is known of the effect, and it is none."""
+
+    @property
+    def whole_sha256(self) -> str:
+        """Digest of the whole result, hex, where it was cut; else empty."""
+        return hashlib.sha256(self.whole).hexdigest() if self.whole else ""
 
     @property
     def state(self) -> CallState:
         """The state that the journal gets."""
-        if self.kind is OutcomeKind.SUCCEEDED:
+        if self.kind is OutcomeKind.SUCCEEDED or (self.fallback and self.result):
             return CallState.SUCCEEDED
         return CallState.UNKNOWN if self.kind is OutcomeKind.UNKNOWN else CallState.FAILED

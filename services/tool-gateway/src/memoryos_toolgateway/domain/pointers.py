@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from memoryos_core.canonical import JsonValue
 
@@ -53,3 +53,24 @@ def _step(outer: object, part: str) -> Iterator[object]:
         yield from outer
     elif isinstance(outer, list) and part.isdecimal() and part.isascii() and int(part) < len(outer):
         yield outer[int(part)]
+
+
+def replaced(value: JsonValue, pointer: str, new: JsonValue) -> JsonValue:
+    """Give a copy of `value` with `new` at the pointer; ValueError where its parent does not exist."""
+    changed: JsonValue = _replaced(value, split(pointer), new)
+    return changed
+
+
+def _replaced(here: Any, parts: tuple[str, ...], new: JsonValue) -> Any:
+    if not parts:
+        return new
+    head, rest = parts[0], parts[1:]
+    if isinstance(here, dict) and (head in here or not rest):
+        return {**here, head: _replaced(here.get(head), rest, new)}
+    if isinstance(here, list) and _index(head) < len(here):
+        return [_replaced(item, rest, new) if at == _index(head) else item for at, item in enumerate(here)]
+    raise ValueError("the pointer leads nowhere")
+
+
+def _index(part: str) -> float:
+    return int(part) if part.isdecimal() and part.isascii() and len(part) < 10 else float("inf")

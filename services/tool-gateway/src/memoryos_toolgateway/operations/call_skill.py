@@ -1,7 +1,8 @@
 """The one path of every tool call: direct, retried, resumed after approval or a crash, or asked for twice.
 
-find the row, else the skill → validate → digest → look up → decide → journal
-INTENDED, PARKED or DENIED → DISPATCHED → SUCCEEDED, FAILED or UNKNOWN.
+find the row, else the skill → validate → digest → look up → decide (and once more
+where policy changes the arguments) → journal INTENDED, PARKED or DENIED →
+DISPATCHED → SUCCEEDED, FAILED or UNKNOWN. Obligations: domain/obligations.py.
 
 A call is named by (tenant, issuer, request_id). Whoever comes second with that
 name gets the row as it stands; what may go on (INTENDED, PARKED, an UNKNOWN that
@@ -14,7 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from memoryos_core.canonical import action_digest, canonical_json, parse_json
+from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InvalidField
 from memoryos_core.ids import IdSource
@@ -24,12 +25,12 @@ from memoryos_toolgateway.domain.calls import Call, CallState, NewCall
 from memoryos_toolgateway.domain.decisions import Action, Verdict
 from memoryos_toolgateway.domain.skill import Skill
 from memoryos_toolgateway.errors import ArgumentsInvalid, CallDigestMismatch, SkillNotFound
-from memoryos_toolgateway.operations.decide_call import CallDecider
-from memoryos_toolgateway.operations.dispatch_call import CallDispatcher
+from memoryos_toolgateway.operations.check_arguments import ArgumentsCheck
+from memoryos_toolgateway.operations.decide_call import ARGUMENTS_BYTES_MAX, Arguments, CallDecider
+from memoryos_toolgateway.operations.dispatch_call import CallDispatcher, Errand
 from memoryos_toolgateway.ports import Journal, PolicyClient
 from memoryos_toolgateway.registry import SkillRegistry
 
-ARGUMENTS_BYTES_MAX: Final = 262_144
 ARGUMENTS_DEPTH_MAX: Final = 64
 POLL_S_FIRST: Final = 0.02
 POLL_S_MAX: Final = 0.25
@@ -60,6 +61,7 @@ class CallSkill:
     registry: SkillRegistry
     journal: Journal
     policy: PolicyClient
+    check: ArgumentsCheck
     decider: CallDecider
     dispatcher: CallDispatcher
     ids: IdSource
@@ -84,7 +86,10 @@ class CallSkill:
             call, verdict = await self._begin(scope, request, arguments, canonical)
         else:
             verdict = None
-        _check_same_action(scope, call, request.skill, canonical)
+        if call.withdrawn_unseen:
+            return call  # nothing is known of it but that it must not be made
+        if not call.is_asked_by(user=scope.user, chain=scope.chain, skill=request.skill, arguments=canonical):
+            raise CallDigestMismatch
         return await self._go_on(scope, request, call, verdict)
 
     async def _begin(
@@ -97,30 +102,26 @@ class CallSkill:
         await self._validate(skill, arguments)
         if skill.resource.lookup is not None and not (await self.policy.visible([skill]))[0]:
             raise SkillNotFound  # no upstream is asked on behalf of somebody who may not even see the skill
-        digest = action_digest(
-            tenant=scope.tenant,
-            user=scope.user,
-            chain=scope.chain,
-            skill=skill.name,
-            version=skill.version,
-            definition_digest=skill.definition_digest,
-            arguments=canonical,
-        )
+        asked = Arguments.of(scope, skill, arguments, canonical)
         call_id = self.ids.new("call")
-        verdict = await self.decider.first(call_id, skill, arguments, canonical, digest)
+        verdict, runs = await self.decider.first(scope, call_id, skill, asked)
         crash_point("gateway.call.before_intent")
+        rewritten = runs.canonical != canonical
         new = NewCall(
             id=call_id,
             issuer=request.issuer,
             request_id=request.request_id,
             skill=skill,
-            arguments=canonical,
-            action_digest=digest,
+            arguments=runs.canonical,
+            action_digest=runs.digest,
+            asked_arguments=canonical if rewritten else b"",
+            asked_digest=asked.digest if rewritten else "",
             state=_STATE_OF[verdict.action],
             decision_id=verdict.decision_id,
             error_code=verdict.error_code,
             agent_message=verdict.agent_message,
             lease_epoch=request.lease_epoch,
+            notices=verdict.obligations.notices if verdict.action is Action.DENY else (),
         )
         call, fresh = await self.journal.open(scope, new)
         crash_point("gateway.call.after_intent")
@@ -128,11 +129,8 @@ class CallSkill:
 
     async def _validate(self, skill: Skill, arguments: Any) -> None:
         """Refuse arguments that break the schema; a caller who may not see the skill learns nothing of it."""
-        violations = skill.schema.violations(arguments)
         try:
-            if violations:
-                raise ArgumentsInvalid.of([(v.pointer, f"{v.rule}: expected {v.expectation}") for v in violations])
-            self.dispatcher.connector(skill).check(skill, arguments)
+            self.check.run(skill, arguments)
         except ArgumentsInvalid:
             if not (await self.policy.visible([skill]))[0]:
                 raise SkillNotFound from None
@@ -168,11 +166,12 @@ class CallSkill:
                 if parked is None:
                     return None
                 call = parked
-            verdict = await self.decider.again(call, arguments)
+            verdict = await self.decider.again(scope, call, arguments)
         if verdict.action is Action.SEND:
             skill = self.registry.get(call.skill)
             assert skill is not None, "the decider denies withdrawn skills"
-            work = self.dispatcher.dispatch(scope, call, verdict, skill, arguments)
+            errand = Errand(scope=scope, call=call, verdict=verdict, skill=skill, arguments=arguments)
+            work = self.dispatcher.dispatch(errand)
             try:
                 return await asyncio.wait_for(work, max(until - asyncio.get_running_loop().time(), 0))
             except TimeoutError:
@@ -199,10 +198,3 @@ class CallSkill:
         review_id = await self.policy.open_review(call.id, call.action_digest, decision_id)
         opened = Verdict(action=Action.PARK, decision_id=decision_id, review_id=review_id, agent_message=agent_message)
         return await self.journal.park(scope, call, opened)
-
-
-def _check_same_action(scope: Scope, call: Call, skill: str, canonical: bytes) -> None:
-    """Raise CallDigestMismatch unless the request asks for the very action that the row holds."""
-    asked = call.digest_for(user=scope.user, chain=scope.chain, skill=skill, arguments=canonical)
-    if asked != call.action_digest:
-        raise CallDigestMismatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from memoryos_core.clock import Clock
@@ -14,22 +14,40 @@ from memoryos_core.errors import MemoryOSError
 from memoryos_core.scope import Scope
 
 from memoryos_toolgateway.domain import messages
-from memoryos_toolgateway.domain.calls import Call, Outcome, OutcomeKind
+from memoryos_toolgateway.domain.calls import Call, CallState, Outcome, OutcomeKind
 from memoryos_toolgateway.domain.decisions import Verdict
+from memoryos_toolgateway.domain.obligations import Obligations
+from memoryos_toolgateway.domain.results import shown
 from memoryos_toolgateway.domain.skill import EffectClass, Skill
-from memoryos_toolgateway.ports import Attempt, Connector, Journal
+from memoryos_toolgateway.operations.fall_back import Fallbacks
+from memoryos_toolgateway.operations.upstream_gate import Permit, UpstreamClosed, UpstreamGate
+from memoryos_toolgateway.ports import Attempt, Connector, Dispatch, Journal, RateExceeded
 
 SEND_MARGIN_S: Final = 1.0
 """Time between the last attempt's end and the deadline, for the journal."""
 BACKOFF_S: Final = 0.2
 """Pause before the second attempt; doubled for each further one."""
 FINISH_TRIES: Final = 3
+THREAD_BYTES_MIN: Final = 65_536
+"""Longer results are masked beside the event loop."""
 _BEFORE: Final = Outcome(kind=OutcomeKind.NOT_SENT, error_code=messages.NOT_SENT_CODE, agent_message=messages.NOT_SENT)
 _DOUBT: Final = Outcome(kind=OutcomeKind.UNKNOWN, error_code=messages.UNKNOWN_CODE, agent_message=messages.UNKNOWN)
 _READ_FAILED: Final = Outcome(
     kind=OutcomeKind.REFUSED, error_code=messages.READ_FAILED_CODE, agent_message=messages.READ_FAILED
 )
+_FACTS: Final = {"untrusted": "untrusted_content", "personal": "personal_data"}
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """A decided call on its way."""
+
+    scope: Scope
+    call: Call
+    verdict: Verdict
+    skill: Skill
+    arguments: dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,21 +57,19 @@ class CallDispatcher:
     journal: Journal
     connectors: Mapping[type, Connector]
     clock: Clock
+    gate: UpstreamGate
+    fallbacks: Fallbacks = field(default_factory=Fallbacks)
     running: set[asyncio.Task[Call | None]] = field(default_factory=set)
 
-    def connector(self, skill: Skill) -> Connector:
-        """Give the connector that carries out this skill."""
-        return self.connectors[type(skill.connector)]
-
-    async def dispatch(
-        self, scope: Scope, call: Call, verdict: Verdict, skill: Skill, arguments: dict[str, Any]
-    ) -> Call | None:
+    async def dispatch(self, errand: Errand) -> Call | None:
         """Move the call to DISPATCHED and carry it out; None when another caller moved it first.
 
-        Cancelling the caller does not cancel the effect: it ends in the
-        background, and `drain` waits for it.
+        A rate that is used up, or an upstream that is out of order, ends a call
+        before it is sent; one that waits on an approval, or that may have
+        happened, stays as it is. Cancelling the caller does not cancel the
+        effect: it ends in the background, and `drain` waits for it.
         """
-        task = asyncio.create_task(self._run(scope, call, verdict, skill, arguments))
+        task = asyncio.create_task(self._run(errand))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return await asyncio.shield(task)
@@ -63,40 +79,76 @@ class CallDispatcher:
         while self.running:
             await asyncio.wait(set(self.running))
 
-    async def _run(
-        self, scope: Scope, call: Call, verdict: Verdict, skill: Skill, arguments: dict[str, Any]
-    ) -> Call | None:
+    async def _run(self, errand: Errand) -> Call | None:
+        try:
+            permit = await self.gate.enter(errand.scope.tenant, errand.skill.upstream)
+        except UpstreamClosed as closed:
+            return await self._unsent(errand, closed.error_code, messages.upstream_closed(closed.retry_after_s))
+        try:
+            return await self._sent(errand, permit)
+        except RateExceeded as exceeded:
+            message = messages.rate_limited(exceeded.retry_after_s)
+            return await self._unsent(errand, messages.RATE_LIMITED_CODE, message)
+        finally:
+            permit.leave()
+
+    async def _sent(self, errand: Errand, permit: Permit) -> Call | None:
+        skill, obligations = errand.skill, errand.verdict.obligations
         allowance_s = _allowance_s(skill)
         started = self.clock.monotonic()
-        sent = await self.journal.dispatch(scope, call, verdict, allowance_s)
+        terms = Dispatch(
+            verdict=errand.verdict, allowance_s=allowance_s, timeout_s=skill.timeout_s, rates=obligations.rates
+        )
+        sent = await self.journal.dispatch(errand.scope, errand.call, terms)
         if sent is None:
             return None
         crash_point("gateway.call.after_dispatch")
-        outcome = await self._attempts(sent, skill, arguments, started + allowance_s - SEND_MARGIN_S)
+        outcome = await self._attempts(replace(errand, call=sent), permit, started + allowance_s - SEND_MARGIN_S)
         crash_point("gateway.call.after_effect")
-        ended = await self._finish(scope, sent, outcome)
+        outcome = self.fallbacks.apply(errand.scope.tenant, skill, outcome)
+        outcome = await _as_shown(outcome, skill, obligations)
+        ended = await self._finish(errand.scope, sent, outcome)
         crash_point("gateway.call.after_result")
         return ended
 
-    async def _attempts(self, call: Call, skill: Skill, arguments: dict[str, Any], until: float) -> Outcome:
-        """Give the outcome of the last attempt. None is started that could end after `until`.
+    async def _attempts(self, errand: Errand, permit: Permit, until: float) -> Outcome:
+        """Give the outcome of the last attempt. None is started that could end after `until`, or after the
+        deadline by the database's clock, or when the call is no longer this sender's.
 
         Only an attempt that may be repeated without harm, or that provably sent
         nothing, is followed by another one.
         """
+        call, skill = errand.call, errand.skill
         known = _BEFORE if call.dispatches == 1 else _DOUBT
-        connector = self.connector(skill)
+        connector = self.connectors[type(skill.connector)]
         for number in range(skill.attempts_max):
             if number:
                 await asyncio.sleep(BACKOFF_S * 2 ** (number - 1))
-            if self.clock.monotonic() + skill.timeout_s > until:
+            if self.clock.monotonic() + skill.timeout_s > until or not await self._is_still_ours(call, skill):
                 break
-            outcome = await connector.attempt(Attempt(skill=skill, call_id=call.id, arguments=arguments))
+            outcome = await connector.attempt(Attempt(skill=skill, call_id=call.id, arguments=errand.arguments))
+            well = permit.note(failed=outcome.kind in (OutcomeKind.UNKNOWN, OutcomeKind.NOT_SENT))
             known = _learn(known, outcome, skill)
             lost = outcome.kind is OutcomeKind.UNKNOWN and skill.effect_class.may_repeat
-            if not lost and outcome.kind is not OutcomeKind.NOT_SENT:
+            if not well or (not lost and outcome.kind is not OutcomeKind.NOT_SENT):
                 break
         return known
+
+    async def _is_still_ours(self, call: Call, skill: Skill) -> bool:
+        try:
+            return await self.journal.may_send(call, skill.timeout_s)
+        except MemoryOSError as error:
+            _log.warning("call not sent", extra={"call_id": call.id, "reason": error.reason})
+            return False
+
+    async def _unsent(self, errand: Errand, error_code: str, agent_message: str) -> Call | None:
+        """End a call that nothing was sent of; one that an approval or a doubt holds stays, and its caller is told."""
+        if errand.call.state is not CallState.INTENDED:
+            doubtful = errand.call.state is CallState.UNKNOWN
+            return errand.call if doubtful else replace(errand.call, error_code=error_code, agent_message=agent_message)
+        outcome = Outcome(kind=OutcomeKind.NOT_SENT, error_code=error_code, agent_message=agent_message)
+        outcome = self.fallbacks.apply(errand.scope.tenant, errand.skill, outcome)
+        return await self.journal.end_unsent(errand.scope, errand.call, outcome, errand.verdict)
 
     async def _finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:
         """Journal the outcome, with patience: what is not journaled becomes UNKNOWN at its deadline."""
@@ -109,6 +161,18 @@ class CallDispatcher:
                     raise
                 await asyncio.sleep(BACKOFF_S * 2**number)
         return None
+
+
+async def _as_shown(outcome: Outcome, skill: Skill, obligations: Obligations) -> Outcome:
+    """Give the outcome with its result masked and cut, and with what it brings into a session."""
+    if outcome.state is not CallState.SUCCEEDED:
+        return outcome
+    facts = outcome.facts | {_FACTS[name] for name in skill.returns} | obligations.taints
+    if len(outcome.result) < THREAD_BYTES_MIN:
+        result = shown(outcome.result, obligations, skill.output_limit_bytes)
+    else:
+        result = await asyncio.to_thread(shown, outcome.result, obligations, skill.output_limit_bytes)
+    return replace(outcome, result=result.result, whole=result.whole, facts=frozenset(facts))
 
 
 def _allowance_s(skill: Skill) -> float:

@@ -19,7 +19,7 @@ async def get_call(journal: Journal, scope: Scope, call_id: str) -> Call:
     call = await journal.get(scope, call_id, with_contents=True)
     if call is None:
         raise CallNotFound
-    if call.user == scope.user and call.chain[: len(scope.chain)] == scope.chain:
+    if call.concerns(scope):
         return call
     if "auditor" not in scope.roles:
         raise CallNotFound

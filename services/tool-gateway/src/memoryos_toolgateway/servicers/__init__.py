@@ -1,0 +1,1 @@
+"""Parts of the servicer, by what they are about."""
