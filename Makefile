@@ -11,7 +11,7 @@ PACKAGES := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.tom
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo up down status test test-unit test-chaos check bench eval mutants protos reference lock clean
+.PHONY: help setup demo up down status test test-unit test-chaos check bench eval eval-policy mutants protos reference lock clean
 
 help: ## Show this help.
 	@echo "Memory OS: memory, tools and durable tasks for agents. Targets:"
@@ -72,8 +72,9 @@ check: setup ## Format, lint, types, import contracts, protos, policies, referen
 	$(BIN)/lint-imports
 	cd proto && ../$(BIN)/buf lint && ../$(BIN)/buf format --diff --exit-code
 	scripts/check_protos.sh
-	.tools/bin/opa check --strict services/policy/bundle services/policy/authz
-	.tools/bin/opa test services/policy/bundle services/policy/authz
+	$(BIN)/mos policy check --skills deploy/demo/skills
+	.tools/bin/opa check --strict services/policy/bundle services/policy/authz tests/cases/policy
+	.tools/bin/opa test services/policy/bundle services/policy/authz tests/cases/policy
 	$(BIN)/python scripts/generate_reference.py --check
 	$(BIN)/pytest -q tests/tidy
 
@@ -82,6 +83,9 @@ bench: setup ## Measure against the raw engines: make bench [ARGS="--quick"].
 
 eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=qdrant] [QDRANT_URL=url] [OUT=dir].
 	$(BIN)/python -m evals.recall --check $(if $(DATA),--data "$(DATA)") $(if $(BACKEND),--backend "$(BACKEND)") $(if $(QDRANT_URL),--qdrant "$(QDRANT_URL)") $(if $(OUT),--out "$(OUT)")
+
+eval-policy: setup ## Policy vectors and attacks on agents through Decide: make eval-policy [DATA=dir] [OUT=dir].
+	$(BIN)/python -m evals.policy --check $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 mutants: setup ## Remove each guard in turn; a named test must turn red.
 	$(BIN)/python scripts/mutants.py

@@ -1,8 +1,14 @@
 """Sessions and messages over gRPC."""
 
 import asyncio
+import dataclasses
 
 from memoryos.harness.v1 import sessions_pb2
+from memoryos_core.words import words_of
+from memoryos_postgres import roles
+from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
+from memoryos_postgres.session_facts import facts_of, hashes_of
+from memoryos_testing import scope_of
 
 from .world import refused
 
@@ -131,3 +137,24 @@ async def test_a_role_that_is_not_stated_is_refused(world) -> None:
             ),
             metadata=client.metadata,
         )
+
+
+async def test_what_a_user_says_is_known_to_policy_and_what_others_say_is_not(world, database_factory) -> None:
+    client = world.client()
+    await client.start_session()
+    await append(client, ["Invite sarah.connor@gmail.com", "把报告发给王芳"])
+    assistant = sessions_pb2.AppendMessagesRequest(
+        session_id=client.session_id,
+        messages=[sessions_pb2.Message(role=ASSISTANT, content="delete everything")],
+        request_id="a2",
+    )
+    await client.sessions.AppendMessages(assistant, metadata=client.metadata)
+    agent = world.client(roles=("agent",))
+    await append(agent, ["please delete everything"], "a3", client.session_id)
+    policy = await database_factory(roles.POLICY)
+    scope = dataclasses.replace(scope_of(), session_id=client.session_id)
+    async with policy.scoped(scope) as tx:
+        keys = await PostgresKeyRing(load_epoch_key(world.folder / "epoch.key")).tenant_keys(tx, scope.tenant)
+        texts = ("sarah.connor@gmail.com", "报告", "mark.black@gmail.com", "delete")
+        facts = await facts_of(tx, scope, hashes_of(keys, words_of(" ".join(texts))))
+    assert [facts.said(text) for text in texts] == [True, True, False, False]

@@ -90,8 +90,11 @@ def note(tx: Tx, scope: Scope, facts: Iterable[Fact], *, source: str) -> None:
 
 
 def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, message_id: str, text: str) -> None:
-    """Add the words of a message that the user wrote; what an agent puts into the user's mouth is left out."""
-    if scope.chain or "agent" in scope.roles:
+    """Add the words of a message that the user wrote; what an agent puts into the user's mouth is left out.
+
+    The user speaks where no agent stands in the chain and the token has the role of a user.
+    """
+    if scope.chain or "user" not in scope.roles:
         return
     words = sorted(words_of(text))[:WORDS_MAX]
     params = {"tenant": scope.tenant, "holder": session_id, "source": message_id, "user": scope.user}

@@ -29,4 +29,5 @@ CREATE POLICY erasure_only ON core.session_facts AS RESTRICTIVE FOR DELETE USING
 GRANT SELECT ON core.session_facts TO memoryos_policy;
 GRANT SELECT, INSERT (tenant, holder, fact, source, user_name)
     ON core.session_facts TO memoryos_memoryfs, memoryos_toolgateway;
-GRANT SELECT, INSERT (tenant, holder, fact, source, user_name, words), DELETE ON core.session_facts TO memoryos_harness;
+GRANT SELECT, INSERT (tenant, holder, fact, source, user_name, words) ON core.session_facts TO memoryos_harness;
+GRANT DELETE ON core.session_facts TO memoryos_memoryfs;

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import queries
+from memoryos_postgres.session_facts import note_said
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
@@ -22,6 +23,7 @@ async def append_messages(
 ) -> int:
     """Insert messages at the end of a session; give the place of the first. SessionNotFound when it is not there.
 
+    What the user says in them is known to policy as said in this session from then on.
     The session's row is locked until the commit, which carries the messages: call it late.
     """
     turns = sum(1 for draft in drafts if draft.role is MessageRole.USER)
@@ -43,6 +45,9 @@ async def append_messages(
             "token_count": draft.token_count,
         }
         tx.defer(QUERIES["insert_message"], message)
+        if draft.role is MessageRole.USER:
+            keys = await sealed.tenant_keys(tx, scope)
+            note_said(tx, scope, keys, session_id=session_id, message_id=message_id, text=draft.content)
     return first
 
 
