@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -54,6 +56,7 @@ from memoryos_toolgateway.operations.sweep_calls import sweep_calls
 from memoryos_toolgateway.operations.tell_ends import tell_ends
 from memoryos_toolgateway.operations.upstream_gate import GateLimits, UpstreamGate
 from memoryos_toolgateway.operations.watch_call import CallWatch
+from memoryos_toolgateway.ports import Connector
 from memoryos_toolgateway.registry import SkillRegistry
 from memoryos_toolgateway.servicer import ToolGatewayServicer
 from memoryos_toolgateway.servicers.calls import JournalCalls
@@ -100,6 +103,25 @@ def quota_of(section: ToolGatewaySection) -> Quota:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ways:
+    """The ways out of the gateway."""
+
+    channels: Channels
+    policy: grpc.aio.Channel
+    edge: HttpEdge
+    connectors: Mapping[type, Connector]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """What calls are made, kept and settled with."""
+
+    call_skill: CallSkill
+    journal_calls: JournalCalls
+    dispatcher: CallDispatcher
+
+
 async def serve(config: Config, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then let running calls end.
 
@@ -110,79 +132,30 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
     registry = registry_of(section)
     async with AsyncExitStack() as stack:
         ground = await stack.enter_async_context(open_ground(config, SERVICE, roles.TOOLGATEWAY))
-        clock, database = ground.clock, ground.database
-        channels = _channels(ground)
-        stack.push_async_callback(channels.close)
-        policy_channel = channels.open(config[PeersSection].policy, "policy")
-        guard = NetworkGuard(Networks.parse(section.networks))
-        stack.callback(guard.close)
-        secrets, tls = Secrets(section.secrets), tls_context(section.ca_file)
-        sender = HttpSender(guard, tls_context(section.ca_file))
-        edge = HttpEdge(
-            sender=sender, secrets=secrets, exchanges=TokenExchanges(sender, section.token_exchanges, clock)
-        )
-        check_needs(registry, guard, secrets, edge.exchanges)
-        journal = PostgresJournal(database, ground.keyring, quota_of(section))
-        policy = GrpcPolicy(policy_channel, section.policy_timeout_s)
-        dispatcher = CallDispatcher(
-            journal=journal,
-            connectors={
-                HttpDefinition: HttpConnector(edge),
-                SmtpConnector: MailConnector(guard=guard, secrets=secrets, tls=tls, clock=clock),
-                BuiltinConnector: MemoryConnector(channels.open(config[PeersSection].memoryfs, "memoryfs")),
-            },
-            clock=clock,
-            gate=UpstreamGate(clock=clock, limits=gate_limits(section)),
-        )
-        stack.push_async_callback(dispatcher.drain)
-        notifier = WebhookNotifier(sender, section.notify_channels)
-        check = ArgumentsCheck(connectors=dispatcher.connectors)
-        book = PostgresCallBook(database, ground.keyring)
-        reconcile = ReconcileCall(journal=journal, book=book, reconciler=HttpReconciler(edge), registry=registry)
-        call_skill = CallSkill(
-            registry=registry,
-            journal=journal,
-            policy=policy,
-            check=check,
-            decider=CallDecider(
-                policy=policy,
-                lookup=HttpResourceLookup(edge),
-                registry=registry,
-                check=check,
-                channels=frozenset(section.notify_channels),
-            ),
-            dispatcher=dispatcher,
-            ids=ground.ids,
-        )
+        ways = _ways(ground, registry, stack)
+        calls = _calls(ground, registry, ways)
+        stack.push_async_callback(calls.dispatcher.drain)
         server = ground.server(
             [
                 (
                     tool_gateway_pb2_grpc.add_ToolGatewayServicer_to_server,
-                    ToolGatewayServicer(
-                        call_skill,
-                        JournalCalls(
-                            journal=journal,
-                            book=book,
-                            watch=CallWatch(journal=journal, seconds_max=section.watch_s),
-                            cancel=CancelCall(journal=journal, book=book, ids=ground.ids),
-                            reconcile=reconcile,
-                        ),
-                        section.wait_s,
-                    ),
+                    ToolGatewayServicer(calls.call_skill, calls.journal_calls, section.wait_s),
                 ),
                 (
                     erasure_pb2_grpc.add_ErasureServicer_to_server,
-                    ErasureServicer(database, holdings_of(ground.keyring)),
+                    ErasureServicer(ground.database, holdings_of(ground.keyring)),
                 ),
             ]
         )
         await server.start()
         await server.set_health(serving=False)  # until the first probe says otherwise
+        interval_s = section.sweep_interval_s
+        notifier = WebhookNotifier(ways.edge.sender, section.notify_channels)
         background = [
-            asyncio.create_task(sweep_calls(journal, section.sweep_interval_s)),
-            asyncio.create_task(reconcile.sweep(section.sweep_interval_s)),
-            asyncio.create_task(tell_ends(PostgresOutbox(database), notifier, section.sweep_interval_s)),
-            asyncio.create_task(_tell_health(server, database, policy_channel, section.probe_interval_s)),
+            asyncio.create_task(sweep_calls(calls.journal_calls.journal, interval_s)),
+            asyncio.create_task(calls.journal_calls.reconcile.sweep(interval_s)),
+            asyncio.create_task(tell_ends(PostgresOutbox(ground.database), notifier, interval_s)),
+            asyncio.create_task(_tell_health(server, ground.database, ways.policy, section.probe_interval_s)),
         ]
         try:
             await stop.wait()
@@ -191,6 +164,71 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+
+
+def _ways(ground: Ground, registry: SkillRegistry, stack: AsyncExitStack) -> _Ways:
+    section, peers = ground.config[ToolGatewaySection], ground.config[PeersSection]
+    channels = _channels(ground)
+    stack.push_async_callback(channels.close)
+    guard = NetworkGuard(Networks.parse(section.networks))
+    stack.callback(guard.close)
+    secrets, tls = Secrets(section.secrets), tls_context(section.ca_file)
+    sender = HttpSender(guard, tls_context(section.ca_file))
+    exchanges = TokenExchanges(sender, section.token_exchanges, ground.clock)
+    check_needs(registry, guard, secrets, exchanges)
+    edge = HttpEdge(sender=sender, secrets=secrets, exchanges=exchanges)
+    return _Ways(
+        channels=channels,
+        policy=channels.open(peers.policy, "policy"),
+        edge=edge,
+        connectors={
+            HttpDefinition: HttpConnector(edge),
+            SmtpConnector: MailConnector(guard=guard, secrets=secrets, tls=tls, clock=ground.clock),
+            BuiltinConnector: MemoryConnector(channels.open(peers.memoryfs, "memoryfs")),
+        },
+    )
+
+
+def _calls(ground: Ground, registry: SkillRegistry, ways: _Ways) -> _Calls:
+    section = ground.config[ToolGatewaySection]
+    journal = PostgresJournal(ground.database, ground.keyring, quota_of(section))
+    book = PostgresCallBook(ground.database, ground.keyring)
+    policy = GrpcPolicy(ways.policy, section.policy_timeout_s)
+    check = ArgumentsCheck(connectors=ways.connectors)
+    dispatcher = CallDispatcher(
+        journal=journal,
+        connectors=ways.connectors,
+        clock=ground.clock,
+        gate=UpstreamGate(clock=ground.clock, limits=gate_limits(section)),
+    )
+    decider = CallDecider(
+        policy=policy,
+        lookup=HttpResourceLookup(ways.edge),
+        registry=registry,
+        check=check,
+        channels=frozenset(section.notify_channels),
+    )
+    return _Calls(
+        call_skill=CallSkill(
+            registry=registry,
+            journal=journal,
+            policy=policy,
+            check=check,
+            decider=decider,
+            dispatcher=dispatcher,
+            ids=ground.ids,
+        ),
+        journal_calls=JournalCalls(
+            journal=journal,
+            book=book,
+            watch=CallWatch(journal=journal, seconds_max=section.watch_s),
+            cancel=CancelCall(journal=journal, book=book, ids=ground.ids),
+            reconcile=ReconcileCall(
+                journal=journal, book=book, reconciler=HttpReconciler(ways.edge), registry=registry
+            ),
+        ),
+        dispatcher=dispatcher,
+    )
 
 
 def _channels(ground: Ground) -> Channels:
