@@ -140,6 +140,45 @@ async def test_what_is_set_for_the_next_statement_holds_until_it_is_taken_back(d
         assert await tx.fetch_value(shown) == own
 
 
+async def test_a_statement_of_a_caller_who_went_away_is_ended(db):
+    async def wait_long():
+        async with db.tenant("acme") as tx:
+            await tx.execute(INSERT, key(1))
+            await tx.fetch_value("SELECT pg_sleep(60)")
+
+    for _ in range(8):  # more often than the pool has connections
+        waiting = asyncio.create_task(wait_long())
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert time.monotonic() - began < 5
+    assert await count(db) == 0
+
+
+async def test_a_caller_may_go_away_at_any_moment(db):
+    async def ask():
+        async with db.tenant("acme") as tx:
+            await tx.fetch_value("SELECT 1")
+
+    async with asyncio.timeout(60):
+        for n in range(300):
+            asking = asyncio.create_task(ask())
+            for _ in range(n % 30):
+                await asyncio.sleep(0)
+            await asyncio.sleep((n // 30) * 0.0002)
+            asking.cancel()
+            await asyncio.wait([asking])
+        await asyncio.gather(*(ask() for _ in range(20)))
+
+
+async def test_an_answer_of_many_pieces_arrives_whole(db):
+    async with db.tenant("acme") as tx:
+        row = await tx.fetch_one("SELECT repeat('x', %s) AS text", (5_000_000,), binary=True)
+    assert row == {"text": "x" * 5_000_000}
+
+
 async def test_a_failing_deferred_statement_undoes_everything(db):
     async def insert_twice():
         async with db.tenant("acme") as tx:

@@ -9,6 +9,7 @@ quarter of ours, against one text with literals.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ Params = Sequence[Any] | Mapping[str, Any] | None
 PREPARED_MAX: Final = 1_000
 """Statements prepared on one connection; further ones are parsed each time."""
 
+_CANCEL_S: Final = 5.0
 _CHUNK_BYTES: Final = 256 * 1024
 _PLACEHOLDER: Final = re.compile(rb"%(?:\((\w+)\))?([sbt%])")
 _FORMATS: Final = {b"s": PyFormat.AUTO, b"b": PyFormat.BINARY, b"t": PyFormat.TEXT}
@@ -114,7 +116,7 @@ async def run_together(connection: AsyncConnection[Any], statements: Sequence[St
             fresh += _send(connection.pgconn, statement, known, dumping)
             wanted.append(len(wanted) + len(fresh))
         pgconn.pipeline_sync()
-        results = await connection.wait(_exchange(pgconn))
+        results = await _answered(connection)
     except BaseException:
         known.forget(fresh)
         raise
@@ -177,6 +179,60 @@ def _dumped(
     return dumped, transformer.types or (), transformer.formats
 
 
+async def _answered(connection: AsyncConnection[Any]) -> list[PGresult]:
+    """Give the results up to the end of the pipeline, read as they come.
+
+    The driver's own wait makes an event, a timer and two calls of epoll for every piece
+    that arrives; this one two calls for all of them.
+    """
+    pgconn = connection.pgconn
+    if pgconn.flush():
+        await connection.wait(_flushed(pgconn))
+    results: list[PGresult] = []
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def read() -> None:
+        try:
+            if done.done():  # its caller has just gone away, and reads the rest itself
+                return
+            pgconn.consume_input()
+            if _taken(pgconn, results):
+                done.set_result(None)
+        except Exception as error:
+            done.set_exception(error)
+
+    socket = pgconn.socket
+    loop.add_reader(socket, read)
+    try:
+        await done
+    except asyncio.CancelledError:
+        if not done.cancelled():  # the end was there already
+            raise
+        loop.remove_reader(socket)
+        with suppress(Error):
+            await connection.cancel_safe(timeout=_CANCEL_S)
+            await connection.wait(_exchange(pgconn, results))
+        raise
+    finally:
+        loop.remove_reader(socket)
+    return results
+
+
+def _taken(pgconn: PGconn, results: list[PGresult]) -> bool:
+    """Take the results that are there; tell whether that is all of the pipeline."""
+    while not pgconn.is_busy():
+        result = pgconn.get_result()
+        if result is None:
+            if pgconn.status != ConnStatus.OK:
+                raise OperationalError("the connection was lost")
+        elif result.status == ExecStatus.PIPELINE_SYNC:
+            return True
+        else:
+            results.append(result)
+    return False
+
+
 def _flushed(pgconn: PGconn) -> PQGen[None]:
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:
@@ -208,19 +264,11 @@ def _copying(pgconn: PGconn, stream: bytes) -> PQGen[PGresult]:
     return last
 
 
-def _exchange(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """Send what is waiting, and read results up to the end of the pipeline."""
-    yield from _flushed(pgconn)
-    results: list[PGresult] = []
-    while True:
-        result = yield from _next(pgconn)
-        if result is None:
-            if pgconn.status != ConnStatus.OK:
-                raise OperationalError("the connection was lost")
-            continue
-        if result.status == ExecStatus.PIPELINE_SYNC:
-            return results
-        results.append(result)
+def _exchange(pgconn: PGconn, results: list[PGresult]) -> PQGen[None]:
+    """Read results up to the end of the pipeline."""
+    while not _taken(pgconn, results):
+        yield Wait.R
+        pgconn.consume_input()
 
 
 def _leave(pgconn: PGconn) -> None:
