@@ -70,7 +70,6 @@ async def opened_bench(
     async with Database(clone.section, roles.TOOLGATEWAY) as database:
         made = Bench(folder / "skills", database, key_ring, upstream, tenant=f"t{next(_TENANTS)}")
         yield made
-        await made.sender.close()
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ class Upstream:
     ok: does it · drop: does it, then hangs up · hang: does it, never answers ·
     status-NNN: does nothing, answers NNN and a secret · fault-NNN: does it, answers NNN ·
     redirect: does nothing, sends elsewhere · big: does it, answers with much text ·
-    away: does nothing, sends to `location` ·
+    mirror: answers with the headers · say: answers with `says` · away: does nothing, sends to `location` ·
     half: does it, hangs up within the answer · flaky: does it, hangs up the first time ·
     keyed: does it once per idempotency key, hangs up the first time · echo: answers with its body ·
     gone: does it and hangs up, then knows it no more · tickets: a ticket, looked up ·
@@ -39,6 +39,7 @@ class Upstream:
     keys: set[str] = field(default_factory=set)
     tickets: dict[str, dict[str, Any]] = field(default_factory=dict)
     location: str = ""
+    says: bytes = b"{}"
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -48,7 +49,7 @@ class Upstream:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = await _read(reader)
+            request = await read_request(reader)
             self.requests.append(request)
             self.arrived.set()
             await self._answer(request, writer)
@@ -78,36 +79,40 @@ class Upstream:
                 self.effects[name] += 1
                 return
             case "gone":
-                await _send(writer, 404, b"{}")
+                await send_response(writer, 404, b"{}")
                 return
         if kind == "drop" or (kind == "flaky" and self.effects[name] == 1):
             return
         if kind == "hang":
             await asyncio.sleep(3600)
         if kind in ("status", "fault"):
-            await _send(writer, int(number), json.dumps({"error": SECRET}).encode())
+            await send_response(writer, int(number), json.dumps({"error": SECRET}).encode())
         elif kind == "redirect":
-            await _send(writer, 302, b"", [f"location: http://{self.address}/ok/{name}"])
+            await send_response(writer, 302, b"", [f"location: http://{self.address}/ok/{name}"])
+        elif kind == "mirror":
+            await send_response(writer, 200, json.dumps(request.headers).encode())
+        elif kind == "say":
+            await send_response(writer, 200, self.says)
         elif kind == "away":
-            await _send(writer, 302, b"", [f"location: {self.location}"])
+            await send_response(writer, 302, b"", [f"location: {self.location}"])
         elif kind == "big":
-            await _send(writer, 200, json.dumps({"text": "数据" * 500_000}).encode())
+            await send_response(writer, 200, json.dumps({"text": "数据" * 500_000}).encode())
         elif kind == "half":
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
             await writer.drain()
         elif kind == "echo":
-            await _send(writer, 200, request.body)
+            await send_response(writer, 200, request.body)
         elif kind == "tickets" and request.method == "GET":
             ticket = self.tickets.get(name)
-            await _send(writer, 200 if ticket else 404, json.dumps(ticket or {}).encode())
+            await send_response(writer, 200 if ticket else 404, json.dumps(ticket or {}).encode())
         elif kind == "tickets":
             self.effects[name] += 1
-            await _send(writer, 200, b"{}")
+            await send_response(writer, 200, b"{}")
         else:
-            await _send(writer, 200, json.dumps({"done": name, "times": self.effects[name]}).encode())
+            await send_response(writer, 200, json.dumps({"done": name, "times": self.effects[name]}).encode())
 
 
-async def _read(reader: asyncio.StreamReader) -> Request:
+async def read_request(reader: asyncio.StreamReader) -> Request:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, path, _ = head[0].split(" ")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
@@ -115,7 +120,9 @@ async def _read(reader: asyncio.StreamReader) -> Request:
     return Request(method, path, headers, body)
 
 
-async def _send(writer: asyncio.StreamWriter, status: int, body: bytes, headers: list[str] | None = None) -> None:
+async def send_response(
+    writer: asyncio.StreamWriter, status: int, body: bytes, headers: list[str] | None = None
+) -> None:
     lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", "connection: close", *(headers or [])]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
     await writer.drain()

@@ -190,6 +190,7 @@ def make_world(folder: Path, database: Clone, opa: OpaServer, endpoints: dict[st
         },
         "tool-gateway": {
             "skill_dirs": [str(folder / "skills")], "builtin_skills": False, "endpoints": endpoints,
+            "networks": ["127.0.0.0/8"],
             "sweep_interval_s": 0.2, "probe_interval_s": 0.1,
         },
     }  # fmt: skip
