@@ -80,7 +80,8 @@ class Caller:
 
 def action(skill: str, effect_class: str = "NON_IDEMPOTENT") -> policy_pb2.Action:
     return policy_pb2.Action(
-        skill=skill, version="1", definition_digest="d" * 64, permissions=["write"], risk="high",
+        skill=skill, version="1", definition_digest="d" * 64, permissions=["write"], risk="high", opened=True,
+        egress=policy_pb2.EGRESS_NONE,
         effect_class=policy_pb2.EffectClass.Value(f"EFFECT_CLASS_{effect_class}"),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 package memoryos.main_test
 
 import data.memoryos.main
+import data.memoryos.testing
 
 skill := {
 	"visible": true,
@@ -15,22 +16,12 @@ ask := {
 	"approval": {"group": "finance", "quorum": 1, "expires_in_s": 900},
 }
 
-call := {
-	"version": 1,
-	"purpose": "call",
-	"subject": {"tenant": "acme", "user": "u1", "roles": ["user"], "groups": [], "clearance": 0},
-	"actor": {"chain": [], "service": "tool-gateway"},
-	"action": {
-		"skill": "x.y", "version": "1", "definition_digest": "d",
-		"permissions": [], "effect_class": "keyed", "risk": "low",
-	},
-	"resource": {"type": "", "id": "", "properties": {}},
-	"args": {},
-	"action_digest": "abc",
-	"context": {"call_id": "call_1", "attempt": 1, "review": null},
-}
+call := testing.call
 
-listing := object.remove(object.union(call, {"purpose": "list"}), ["args", "resource", "action_digest"])
+listing := object.remove(
+	object.union(call, {"purpose": "list", "context": object.remove(call.context, ["session_facts"])}),
+	["args", "resource", "action_digest"],
+)
 
 codes(d) := {r.code | some r in d.reasons}
 
@@ -38,7 +29,7 @@ decide(rules, question) := d if {
 	d := main.decision with input as question with data.memoryos.skills as {"x.y": rules}
 }
 
-approved(fields) := object.union(call, {"context": object.union(call.context, {"review": object.union(
+approved(fields) := object.union(call, {"context": object.union(testing.call.context, {"review": object.union(
 	{"id": "rev_1", "state": "approved", "action_digest": "abc", "group": "finance", "approvals": 1},
 	fields,
 )})})
@@ -94,7 +85,7 @@ test_review_wins_over_allow if {
 }
 
 test_each_missing_part_is_denied if {
-	every field in ["version", "purpose", "subject", "action", "resource", "args", "action_digest"] {
+	every field in ["version", "purpose", "subject", "actor", "action", "resource", "args", "action_digest", "context"] {
 		decide(skill, object.remove(call, [field])).decision == "deny"
 	}
 }
@@ -145,7 +136,7 @@ test_approved_review_allows if {
 	d := decide(object.union(skill, {"manual_review": {ask}}), approved({}))
 	d.decision == "allow"
 	"review_approved" in codes(d)
-	count(d.obligations) == 0
+	d.obligations == set()
 }
 
 test_deny_after_approval_wins if {
@@ -195,6 +186,61 @@ test_build_time_is_carried if {
 	d.confirm_time == "2026-01-01T00:00:00Z"
 }
 
+test_disabled_users_are_denied if {
+	d := main.decision with input as call
+		with data.memoryos.skills as {"x.y": skill}
+		with data.memoryos.organisation.disabled_users as ["u1"]
+	codes(d) == {"subject_disabled"}
+}
+
+test_a_new_skill_only_reads if {
+	new := {"action": {"opened": false}}
+	codes(decide(skill, object.union(call, new))) == {"skill_not_opened"}
+	decide(skill, object.union(call, {"action": {"opened": false, "effect_class": "read"}})).decision == "allow"
+	decide(skill, object.union(listing, new)).decision == "deny"
+}
+
+test_one_account_for_all_is_denied if {
+	codes(decide(skill, object.union(call, {"action": {"identity": "service"}}))) == {"service_account_not_allowed"}
+}
+
+removing := {
+	"action": {"destructive": true},
+	"context": {"session_facts": {"untrusted_content": true}},
+}
+
+test_what_only_a_general_rule_asks_is_looked_at_by_default if {
+	d := decide(skill, object.union(call, removing))
+	d.decision == "manual_review"
+	{r.policy | some r in d.reasons} == {"memoryos.library.session"}
+	d.obligations == {{"kind": "approval", "group": "reviewers", "quorum": 1, "expires_in_s": 900}}
+}
+
+test_one_review_for_what_the_skill_and_a_general_rule_ask if {
+	d := decide(object.union(skill, {"manual_review": {ask}}), object.union(call, removing))
+	codes(d) == {"ask", "untrusted_destructive"}
+	d.obligations == {{"kind": "approval", "group": "finance", "quorum": 1, "expires_in_s": 900}}
+	decide(object.union(skill, {"manual_review": {ask}}), object.union(approved({}), removing)).decision == "allow"
+}
+
+test_the_strictest_of_one_group if {
+	more := {"code": "more", "text": "More.", "approval": {"group": "finance", "quorum": 2, "expires_in_s": 60}}
+	d := decide(object.union(skill, {"manual_review": {ask, more}}), call)
+	d.obligations == {{"kind": "approval", "group": "finance", "quorum": 2, "expires_in_s": 60}}
+	decide(object.union(skill, {"manual_review": {ask, more}}), approved({"approvals": 1})).decision == "manual_review"
+}
+
+test_different_groups_for_one_call_are_a_deny if {
+	other := {"code": "other", "text": "Other.", "approval": {"group": "legal", "quorum": 1, "expires_in_s": 60}}
+	d := decide(object.union(skill, {"manual_review": {ask, other}}), call)
+	codes(d) == {"review_groups_differ"}
+}
+
+test_personal_data_does_not_leave if {
+	out := {"action": {"egress": "external"}, "context": {"session_facts": {"personal_data": true}}}
+	codes(decide(skill, object.union(call, out))) == {"personal_data_leaves"}
+}
+
 limit := {"kind": "rate_limit", "key": "x.y:u1", "limit": 3, "window_s": 60, "cost": 1}
 
 test_obligations_of_the_skill_go_with_allow_and_review_and_with_nothing_else if {
@@ -220,4 +266,9 @@ test_a_probe_is_denied_with_the_time_of_the_bundle if {
 	d.decision == "deny"
 	d.confirm_time == "2026-01-01T00:00:00Z"
 	codes(d) == {"no_rule"}
+}
+
+test_rules_may_see_another_risk if {
+	decide(object.union(skill, {"risk": "high"}), call).risk == "high"
+	decide(object.union(skill, {"risk": "none"}), call).risk == "low"
 }

@@ -21,7 +21,7 @@ reasons(requests) := {{
 	"code": "review_approved",
 	"policy": "memoryos.reviewing",
 	"text": "A person has approved this call.",
-}} | {{"code": r.code, "policy": "memoryos.reviewing", "text": r.text} | some r in requests}
+}} | {{"code": r.code, "policy": r.policy, "text": r.text} | some r in requests}
 
 # A review that has ended otherwise refuses the call for good.
 refusals contains refusal("review_denied", "A reviewer has denied this call.") if review.state == "denied"

@@ -1,7 +1,7 @@
 # What the rules of skills ask about the subject of a call.
 package memoryos.subjects
 
-chain_max := 8
+import data.memoryos.organisation
 
 # The subject holds a role that may use tools, itself or through agents.
 known if {
@@ -11,7 +11,8 @@ known if {
 	role in {"agent", "user", "tenant-admin"}
 }
 
-chain_bounded if count(input.actor.chain) <= chain_max
+# Whoever is disabled asks for nothing any more, and nothing that waits for a review goes on in that name.
+disabled if input.subject.user in organisation.disabled_users
 
 # An agent asks: one stands in the chain, or the token itself is an agent's.
 is_agent if count(input.actor.chain) > 0

@@ -30,8 +30,7 @@ test_a_person_acts_in_all_roles if {
 	roles == {"user", "tenant-admin"}
 }
 
-test_chain_is_bounded if {
-	subjects.chain_bounded with input as chained(["a"])
-	not subjects.chain_bounded with input as chained([sprintf("a%d", [i]) | some i in numbers.range(1, 9)])
-	not subjects.chain_bounded with input as {}
+test_disabled_users if {
+	subjects.disabled with input as subject(["user"]) with data.memoryos.organisation.disabled_users as ["u1"]
+	not subjects.disabled with input as subject(["user"]) with data.memoryos.organisation.disabled_users as ["u2"]
 }

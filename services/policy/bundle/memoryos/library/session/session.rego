@@ -55,12 +55,20 @@ needs_name(_) if input.action.egress == "external"
 
 needs_name(text) if leads_out(text)
 
-# Everything that is sent beside its recipients is the user's own words: it carries nothing else out.
+# Everything that is sent beside its recipients is the user's own words, or a time: it carries nothing else out.
+# A call that sends nothing but names its recipients lets them in, and that is no small thing.
 only_own_words if {
+	count(arguments.contents) > 0
 	every text in arguments.contents {
-		own_words(text)
+		carries_nothing(text)
 	}
 }
+
+carries_nothing(text) if own_words(text)
+
+carries_nothing(text) if regex.match(`^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?Z?$`, text.value)
+
+carries_nothing(text) if regex.match(`^\d{2}:\d{2}(?::\d{2})?$`, text.value)
 
 # Reasons for a person to look first, once something untrusted was read.
 requests contains finding(

@@ -39,6 +39,18 @@ test_known_recipients if {
 
 test_the_users_own_words_carry_nothing_out if {
 	asks(mail(["x@evil.test"], "hello"), {"said": ["/body"]}) == set()
+	asks(mail(["x@evil.test"], "2026-03-04 10:00"), {}) == set()
+	asks(mail(["x@evil.test"], "10:00"), {}) == set()
+	asks(mail(["x@evil.test"], "463820"), {}) == {"untrusted_recipient"}
+}
+
+test_letting_somebody_in_needs_a_name if {
+	invite := testing.with_changes({
+		"action": {"egress": "external", "recipients": ["/email"]},
+		"args": {"email": "x@evil.test"},
+	})
+	asks(invite, {}) == {"untrusted_recipient"}
+	asks(invite, {"named": ["/email"]}) == set()
 }
 
 test_within_a_system_only_what_leads_out_needs_a_name if {

@@ -1,21 +1,9 @@
 package memoryos.skills_test["crm.customer"]
 
 import data.memoryos.main
+import data.memoryos.testing
 
-call := {
-	"version": 1,
-	"purpose": "call",
-	"subject": {"tenant": "acme", "user": "u1", "roles": ["user"], "groups": [], "clearance": 0},
-	"actor": {"chain": [], "service": "tool-gateway"},
-	"action": {
-		"skill": "crm.customer", "version": "1", "definition_digest": "d",
-		"permissions": [], "effect_class": "read", "risk": "low",
-	},
-	"resource": {"type": "", "id": "1", "properties": {}},
-	"args": {},
-	"action_digest": "abc",
-	"context": {"call_id": "call_1", "attempt": 1, "review": null},
-}
+call := testing.with_changes({"action": {"skill": "crm.customer", "effect_class": "read"}})
 
 decide(changes) := d if d := main.decision with input as object.union(call, changes)
 

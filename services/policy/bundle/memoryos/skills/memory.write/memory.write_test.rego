@@ -1,21 +1,9 @@
 package memoryos.skills_test["memory.write"]
 
 import data.memoryos.main
+import data.memoryos.testing
 
-call := {
-	"version": 1,
-	"purpose": "call",
-	"subject": {"tenant": "acme", "user": "u1", "roles": ["user"], "groups": [], "clearance": 0},
-	"actor": {"chain": [], "service": "tool-gateway"},
-	"action": {
-		"skill": "memory.write", "version": "1", "definition_digest": "d",
-		"permissions": [], "effect_class": "keyed", "risk": "low",
-	},
-	"resource": {"type": "", "id": "1", "properties": {}},
-	"args": {},
-	"action_digest": "abc",
-	"context": {"call_id": "call_1", "attempt": 1, "review": null},
-}
+call := testing.with_changes({"action": {"skill": "memory.write", "effect_class": "keyed"}})
 
 decide(changes) := d if d := main.decision with input as object.union(call, changes)
 
