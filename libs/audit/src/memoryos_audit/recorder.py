@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from memoryos_core.errors import AuditUnavailable
 from memoryos_postgres import Database, Tx
+from memoryos_postgres.database import array_literal
 from memoryos_telemetry.context import current_trace_id
 from psycopg.types.json import Jsonb
 
@@ -111,14 +112,14 @@ def _values(event: AuditEvent, trace_id: str) -> tuple[Any, ...]:
         event.method or None,
         actor.user or None,
         actor.principal or None,
-        list(actor.chain) or None,
+        array_literal(actor.chain) if actor.chain else None,
         actor.session_id or None,
         event.task_id or actor.task_id or None,
         event.call_id or None,
         event.decision_id or None,
         trace_id or None,
         event.target_type or None,
-        list(event.target_ids) or None,
+        array_literal(tuple(event.target_ids)) if event.target_ids else None,
         event.target_hmac or None,
         event.outcome.value,
         event.reason or None,

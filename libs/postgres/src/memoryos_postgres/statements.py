@@ -94,7 +94,7 @@ class Statements:
         was committed while it waited for them.
         """
         with translated():
-            lock = Statement(_LOCK, {"keys": list(locks)})
+            lock = Statement(_LOCK, {"keys": "{" + ",".join(map(str, locks)) + "}"})
             results = await run_together(self._connection, [*self._opening(), lock, Statement(query, params)])
             return rows_of(self._connection, results[-1])
 

@@ -10,7 +10,9 @@ from typing import Final
 
 from memoryos_core.sealing import aad, seal
 from memoryos_postgres import queries
+from memoryos_postgres.database import array_literal
 
+from memoryos_memoryfs.adapters.array_params import integers_literal
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.evidence import SourceKey, independent
 from memoryos_memoryfs.domain.items import EventKey, Item
@@ -38,8 +40,13 @@ class PgClaims:
         places = [_number(key, f"{self._tenant}\n{digest.hex()}") for digest in hashes]
         rows = await self._tx.fetch_guarded(
             sorted({*(_number(key, f"{self._tenant}\n{number}") for number in numbers), *places}),
-            _QUERIES["claims_met"],
-            {"tenant": self._tenant, "signatures": list(numbers), "events": list(hashes), "limit": MET_MAX},
+            _QUERIES["claims_met" if hashes else "claims_said"],
+            {
+                "tenant": self._tenant,
+                "signatures": integers_literal(list(numbers)),
+                "events": list(hashes),
+                "limit": MET_MAX,
+            },
         )
         same: dict[str, list[str]] = {text: [] for text in signatures}
         spoken: dict[EventKey, list[str]] = {event: [] for event in events}
@@ -55,10 +62,9 @@ class PgClaims:
         if not signatures:
             return
         key = (await self._session.keys()).tokens
-        numbers = [_number(key, text) for text in signatures.values()]
-        self._tx.defer(
-            _QUERIES["note_claims"], {"tenant": self._tenant, "ids": list(signatures), "signatures": numbers}
-        )
+        numbers = integers_literal([_number(key, text) for text in signatures.values()])
+        params = {"tenant": self._tenant, "ids": array_literal(tuple(signatures)), "signatures": numbers}
+        self._tx.defer(_QUERIES["note_claims"], params)
 
     async def corroborates(self, item_id: str, own: frozenset[SourceKey], offered: frozenset[SourceKey]) -> bool:
         """See `Claims.corroborates`."""

@@ -14,6 +14,12 @@ SELECT NULL, event_key_hash, id FROM (
     LIMIT %(limit)s
 ) AS spoken;
 
+-- name: claims_said
+-- The same where no event is asked for: rows of items, and whoever may see them, stay out of it.
+SELECT signature, NULL::bytea AS event, item_id AS id FROM memoryfs.item_claims
+WHERE tenant = %(tenant)s AND signature = ANY (%(signatures)s::int8[])
+LIMIT %(limit)s;
+
 -- name: note_claims
 INSERT INTO memoryfs.item_claims (tenant, item_id, signature)
 SELECT %(tenant)s, c.id, c.signature FROM unnest(%(ids)s::text[], %(signatures)s::int8[]) AS c (id, signature)
