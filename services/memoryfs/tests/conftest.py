@@ -287,7 +287,7 @@ async def start_service(database: Clone, keys: Keys, tmp_path: Path) -> AsyncIte
             **memoryfs: Any,
         ) -> Service:
             flaky = embedder or FlakyEmbedder()
-            if BACKEND == "qdrant" and not (derived or qdrant):
+            if BACKEND == "qdrant" and not (derived or qdrant or "vector_backend" in memoryfs):
                 qdrant, memoryfs = copy, {"vector_backend": "qdrant", **memoryfs}
             config = config_of(database, keys, tmp_path, qdrant=qdrant, models=models, **memoryfs)
             server = await stack.enter_async_context(running(config, clock=clock, embedder=flaky, derived=derived))

@@ -298,7 +298,7 @@ async def test_a_lost_copy_is_made_again(start_service, faulty, service_embedder
 
 
 async def test_the_configuration_alone_moves_an_installation_there_and_back(start_service, faulty, service_embedder):
-    first = await start_service(embedder=service_embedder)
+    first = await start_service(embedder=service_embedder, vector_backend="pgvector")
     alice = first.caller("alice")
     ids = [await alice.write(f"lens {n}") for n in range(5)]
     second = await start_service(derived=faulty, embedder=service_embedder, vector_backend="qdrant")
