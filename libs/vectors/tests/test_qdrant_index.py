@@ -135,3 +135,16 @@ async def test_above_the_exact_bound_the_answer_says_so() -> None:
     answer = await ask(index, X, limit=7)
     assert (len(answer.hits), answer.exactness) == (7, Exactness.APPROXIMATE)
     await _drop(index)
+
+
+@needs_server
+async def test_processes_that_start_at_once_make_one_copy() -> None:
+    prefix = f"test-{uuid.uuid4().hex}"
+    processes = [connect(QDRANT_URL, MODELS, prefix=prefix, timeout_s=20) for _ in range(4)]
+    try:
+        await asyncio.gather(*(index.create() for index in processes))
+        assert await processes[0].exists()
+    finally:
+        await processes[0].drop()
+        for index in processes:
+            await index.close()

@@ -98,11 +98,12 @@ class QdrantVectorIndex:
                     await self._client.delete_collection(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
-        await self._client.create_collection(
-            name,
-            vectors_config=qm.VectorParams(size=dimensions, distance=qm.Distance.DOT, datatype=qm.Datatype.FLOAT16),
-            hnsw_config=qm.HnswConfigDiff(payload_m=16, m=0),
-        )
+        with wire.unless_there():
+            await self._client.create_collection(
+                name,
+                vectors_config=qm.VectorParams(size=dimensions, distance=qm.Distance.DOT, datatype=qm.Datatype.FLOAT16),
+                hnsw_config=qm.HnswConfigDiff(payload_m=16, m=0),
+            )
 
     async def upsert(self, tenant: str, model_id: str, entries: Sequence[VectorEntry], *, fresh: bool = False) -> None:
         """See `VectorIndex.upsert`; Qdrant itself compares revisions as it writes."""

@@ -164,3 +164,13 @@ def translated() -> Iterator[None]:
         raise IndexUnavailable from error
     except ValueError as error:  # how the local mode refuses
         raise IndexRefused from error
+
+
+@contextmanager
+def unless_there() -> Iterator[None]:
+    """Take it as done that somebody else made what is made inside the block in the same instant."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
+            raise
