@@ -23,6 +23,7 @@ def question(skill: str = "memory.read", args: dict[str, Any] | None = None, **c
             "time": "2026-01-01T00:00:00.000000Z", "review": None,
             "session_facts": {
                 "untrusted_content": False, "personal_data": False, "sources": [], "said": [], "named": [],
+                "asked": False,
             },
         },
     }  # fmt: skip

@@ -21,7 +21,6 @@ from memoryos_policy.adapters.decision_commits import DecisionCommits
 from memoryos_policy.adapters.decision_rows import NewDecision, decision_of, kept, listing_event
 from memoryos_policy.domain.decisions import Decision, Draft
 from memoryos_policy.domain.questions import Circumstances, Question, ReviewFacts, Session
-from memoryos_policy.domain.spoken import words_asked
 from memoryos_policy.errors import DecisionNotFound
 from memoryos_policy.ports import DecisionFilter, Page
 
@@ -41,7 +40,7 @@ class PostgresDecisionStore:
 
     async def circumstances_of(self, scope: Scope, calls: Sequence[Question]) -> Sequence[Circumstances]:
         """See DecisionStore."""
-        asked_words = {word for question in calls for word in words_asked(question.texts)}
+        asked_words = set[str]().union(*(question.words for question in calls))
         async with self._database.scoped(scope) as tx:
             keys = await self._keyring.tenant_keys(tx, scope.tenant)
             asked = hashes_of(keys, asked_words)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from memoryos_core.canonical import JsonValue
 from memoryos_core.tokens import Identity
 
-from memoryos_policy.domain.spoken import Text, named, said
+from memoryos_policy.domain.spoken import Text, asked, named, said, words_asked
 
 INPUT_VERSION: Final = 1
 
@@ -52,6 +52,8 @@ class Action:
     identity: str
     recipients: tuple[str, ...]
     sensitive_arguments: tuple[str, ...]
+    intents: tuple[str, ...] = ()
+    """Words by which users ask for it; rules learn only whether one was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,11 @@ class Question:
     action_digest: str
     call_id: str
     attempt: int
+
+    @property
+    def words(self) -> set[str]:
+        """All words whose being said in the session matters to this question."""
+        return words_asked(self.texts, self.action.intents)
 
 
 def input_document(
@@ -178,6 +185,7 @@ def _session_facts(question: Question, session: Session) -> dict[str, Any]:
         "sources": list(session.sources),
         "said": said(question.texts, session.words),
         "named": named(question.texts, session.words),
+        "asked": asked(question.action.intents, session.words),
     }
 
 

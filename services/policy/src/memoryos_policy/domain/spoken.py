@@ -45,9 +45,9 @@ def texts_of(arguments: JsonValue) -> tuple[Text, ...]:
     )
 
 
-def words_asked(texts: Iterable[Text]) -> set[str]:
-    """Give all words whose being said decides `said` and `named`."""
-    return {word for text in texts for word in text.words}
+def words_asked(texts: Iterable[Text], intents: Iterable[str]) -> set[str]:
+    """Give all words whose being said decides `said`, `named` and `asked`."""
+    return {word for text in texts for word in text.words}.union(*map(words_of, intents))
 
 
 def said(texts: Iterable[Text], words: Set[str]) -> list[str]:
@@ -58,6 +58,11 @@ def said(texts: Iterable[Text], words: Set[str]) -> list[str]:
 def named(texts: Iterable[Text], words: Set[str]) -> list[str]:
     """Give the pointers of e-mail addresses whose local part, and of URLs whose host, was said."""
     return [text.pointer for text in texts if text.name and text.name <= words]
+
+
+def asked(intents: Iterable[str], words: Set[str]) -> bool:
+    """Tell whether the user said one of the intents of a skill, each of one or more words."""
+    return any(wanted and wanted <= words for wanted in map(words_of, intents))
 
 
 def _name(text: str) -> str:

@@ -123,6 +123,7 @@ def _action(action: policy_pb2.Action, field: str) -> Action:
         identity=_known(_IDENTITIES, action.identity, f"{field}action.identity"),
         recipients=_pointers(action.recipients, f"{field}action.recipients"),
         sensitive_arguments=_pointers(action.sensitive_arguments, f"{field}action.sensitive_arguments"),
+        intents=tuple(action.intents),
     )
 
 
