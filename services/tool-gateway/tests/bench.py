@@ -16,6 +16,7 @@ from memoryos_toolgateway.adapters.call_book import PostgresCallBook
 from memoryos_toolgateway.adapters.connector_http import HttpConnector
 from memoryos_toolgateway.adapters.http_edge import HttpEdge
 from memoryos_toolgateway.adapters.journal_postgres import PostgresJournal, Quota
+from memoryos_toolgateway.adapters.outbox_postgres import PostgresOutbox
 from memoryos_toolgateway.adapters.resource_lookup import HttpResourceLookup
 from memoryos_toolgateway.adapters.skill_files import load_skill
 from memoryos_toolgateway.adapters.skill_folders import load_registry
@@ -118,6 +119,10 @@ class Bench:
     @property
     def book(self) -> PostgresCallBook:
         return PostgresCallBook(self.database, self.keyring)
+
+    @property
+    def outbox(self) -> PostgresOutbox:
+        return PostgresOutbox(self.database)
 
     def scope(self, tenant: str = "", **more: Any) -> Scope:
         """The scope of a caller in this test's own tenant, or in a neighbour of it."""

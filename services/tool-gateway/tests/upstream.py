@@ -23,14 +23,14 @@ class Request:
 class Upstream:
     """Paths are /{behaviour}/{name}; the effect of `name` is counted where the behaviour has one.
 
-    ok: does it · drop: does it, then hangs up · hang: does it, never answers ·
+    ok: does it · drop: does it, then hangs up · lost: does nothing and hangs up · hang: does it, never answers ·
     status-NNN: does nothing, answers NNN and a secret · fault-NNN: does it, answers NNN ·
     redirect: does nothing, sends elsewhere · big: does it, answers with much text ·
     mirror: answers with the headers · say: answers with `says` · away: does nothing, sends to `location` ·
     half: does it, hangs up within the answer · flaky: does it, hangs up the first time ·
     keyed: does it once per idempotency key, hangs up the first time · echo: answers with its body ·
     gone: does it and hangs up, then knows it no more · tickets: a ticket, looked up ·
-    gate: waits until `gate` is set, then does it.
+    gate: waits until `gate` is set, then does it · known: tells whether the effect is there.
     """
 
     port: int = 0
@@ -81,7 +81,7 @@ class Upstream:
             case "gone":
                 await send_response(writer, 404, b"{}")
                 return
-        if kind == "drop" or (kind == "flaky" and self.effects[name] == 1):
+        if kind in ("drop", "lost") or (kind == "flaky" and self.effects[name] == 1):
             return
         if kind == "hang":
             await asyncio.sleep(3600)
@@ -100,6 +100,8 @@ class Upstream:
         elif kind == "half":
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
             await writer.drain()
+        elif kind == "known":
+            await send_response(writer, 200, json.dumps({"known": self.effects[name] > 0}).encode())
         elif kind == "echo":
             await send_response(writer, 200, request.body)
         elif kind == "tickets" and request.method == "GET":
