@@ -75,7 +75,7 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
     """Give the draft of an entry; `field` is its name in the request, for errors."""
     has = {descriptor.name for descriptor, _ in entry.ListFields()}
     changes = has & _MASKABLE
-    if entry.HasField("update_mask"):
+    if "update_mask" in has:
         if not entry.id:
             raise InvalidField.of(f"{field}.update_mask", "only with id")
         unknown = set(entry.update_mask.paths) - _MASKABLE
@@ -90,15 +90,15 @@ def draft_of(entry: memoryfs_pb2.WriteEntry, field: str) -> Draft:
         changes=frozenset(changes),
         content=entry.content,
         attributes=attributes_of(entry.attributes_json, f"{field}.attributes_json"),
-        tags=_unique(entry.tags),
+        tags=_unique(entry.tags) if "tags" in has else (),
         user=entry.user,
-        readers=_unique(entry.readers),
+        readers=_unique(entry.readers) if "readers" in has else (),
         sensitivity=entry.sensitivity,
         trust=Trust(entry.trust) if entry.trust else None,
         source=source_of(entry.source) if "source" in has else NO_SOURCE,
         origin=Origin(entry.origin) if entry.origin else None,
-        confidence=entry.confidence if entry.HasField("confidence") else None,
-        importance=entry.importance if entry.HasField("importance") else None,
+        confidence=entry.confidence if "confidence" in has else None,
+        importance=entry.importance if "importance" in has else None,
         valid_from=instant(entry.valid_from, f"{field}.valid_from") if "valid_from" in has else None,
         valid_to=instant(entry.valid_to, f"{field}.valid_to") if "valid_to" in has else None,
         expire_time=instant(entry.expire_time, f"{field}.expire_time") if "expire_time" in has else None,
