@@ -14,7 +14,7 @@ import pytest
 from .isolation_probes import PROBES, SLOW_PROBES, Probe
 from .isolation_world import PEOPLE, PLACES, World, make_world
 
-WORLD_SIZE = 90
+WORLD_SIZE = 60
 AT_ONCE = 8
 
 
@@ -47,5 +47,5 @@ async def test_nobody_learns_what_is_not_theirs(start_service, backend):
 async def test_nobody_learns_what_is_not_theirs_in_many_worlds(start_service, backend, seed):
     qdrant = {"qdrant": {"url": ":memory:"}, "vector_backend": "qdrant"} if backend == "qdrant" else {}
     rng = random.Random(f"isolation {backend} {seed}")
-    world = await make_world(await start_service(**qdrant), rng, size=WORLD_SIZE + 40 * seed)
+    world = await make_world(await start_service(**qdrant), rng, size=90 + 40 * seed)
     assert await prove(world, rng, 10_000) >= 10_000
