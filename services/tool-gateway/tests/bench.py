@@ -108,7 +108,7 @@ class Bench:
     upstream: Upstream
     tenant: str
     policy: InMemoryPolicy = field(default_factory=InMemoryPolicy)
-    limits: GateLimits = GateLimits()
+    limits: GateLimits = field(default_factory=GateLimits)
     quota: Quota | None = None
     edge: HttpEdge = field(default_factory=edge_of)
 

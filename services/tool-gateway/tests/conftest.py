@@ -16,6 +16,7 @@ from memoryos_testing.opa import free_port, opa_server
 from memoryos_testing.postgres import Clone, PostgresForTests
 
 from .bench import Bench, demo_skills, write_skills
+from .obliged import obliged_skills, with_obligations
 from .upstream import Upstream, serving_upstream
 from .world import World, make_world
 
@@ -83,9 +84,13 @@ async def deployment(
 ) -> AsyncIterator[World]:
     """OPA and the policy service run; no gateway does."""
     folder = tmp_path_factory.mktemp("deployment")
-    async with opa_server(folder) as opa:
+    rules = with_obligations(folder / "bundle")
+    async with opa_server(folder, bundle_dir=rules) as opa:
         made = make_world(folder, shared_clone, opa, {"UPSTREAM": f"127.0.0.1:{upstream_port}"})
-        write_skills(folder / "skills", *demo_skills())
+        (folder / "team.url").write_text(f"http://127.0.0.1:{upstream_port}/say/notice")
+        made.config["tool-gateway"]["notify_channels"] = {"team": {"url_file": str(folder / "team.url")}}
+        made.config["policy"]["bundle_dir"] = str(rules)
+        write_skills(folder / "skills", *demo_skills(), *obliged_skills())
         async with made.process("policy", "memoryos_policy.main"):
             made.config["peers"]["policy"] = made.address("policy")
             yield made

@@ -43,7 +43,7 @@ class InMemoryPolicy:
     rules: dict[str, Callable[[Question], Effect]] = field(default_factory=dict)
     reviews: dict[str, Review] = field(default_factory=dict)
     asked: list[Question] = field(default_factory=list)
-    obligations: dict[str, Obligations | None | Callable[[Question], Obligations | None]] = field(default_factory=dict)
+    obligations: dict[str, Obligations | Callable[[Question], Obligations | None] | None] = field(default_factory=dict)
     """What a skill's decisions oblige to; None: something that no release knows."""
     down: bool = False
     engine_away: bool = False

@@ -1,0 +1,68 @@
+"""A skill whose rules oblige: the repository's bundle with one more rule file, and what reads its traces."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from memoryos_policy.bundles import default_bundle_dir
+
+from .bench import skill_document
+
+RULES = """
+package memoryos.skills["obliged.do"]
+
+import data.memoryos.subjects
+
+visible if subjects.known
+
+allow contains {"code": "ok", "text": "ok"} if not input.args.note
+
+manual_review contains {
+	"code": "look",
+	"text": "look",
+	"approval": {"group": "finance", "quorum": 1, "expires_in_s": 3600},
+} if input.args.note
+
+obligations contains {
+	"kind": "rate_limit",
+	"key": sprintf("obliged:%s", [input.subject.user]),
+	"limit": 2,
+	"window_s": 3600,
+	"cost": 1,
+}
+
+obligations contains {"kind": "notify", "channel": "team", "text": "It ended."}
+
+obligations contains {"kind": "redact", "pointers": ["/items/*/owner"], "detectors": ["phone"]}
+
+obligations contains {"kind": "output_limit", "bytes": 2000}
+
+obligations contains {"kind": "taint", "facts": ["personal_data"]}
+
+obligations contains {"kind": "rewrite_args", "patches": [{"pointer": "/amount", "value": 10}]} if {
+	input.args.amount > 10
+}
+"""
+
+
+def with_obligations(folder: Path) -> Path:
+    """Copy the bundle and add the rules of `obliged.do`, which is carried out by skill files of other names, too."""
+    shutil.copytree(default_bundle_dir(), folder)
+    for name in ("obliged.do", "obliged.drop"):
+        place = folder / "memoryos" / "skills" / name
+        place.mkdir()
+        (place / f"{name}.rego").write_text(RULES.replace("obliged.do", name))
+    return folder
+
+
+def obliged_skills() -> list[dict[str, Any]]:
+    """A skill that is done, and one whose answer is lost and whose upstream can be asked."""
+    known = {
+        "lookup": {"endpoint": "${UPSTREAM}", "path": "/known/{arguments/name}"},
+        "happened": {"pointer": "/known", "equals": True},
+        "did_not_happen": {"pointer": "/known", "equals": False},
+    }
+    return [
+        skill_document("obliged.do", "ok", timeout_s=0.5, attempts=1, egress="none"),
+        skill_document("obliged.drop", "drop", timeout_s=0.5, attempts=1, egress="none", reconcile=known),
+    ]
