@@ -67,8 +67,12 @@ class CallNotUnknown(MemoryOSError):
 class SkillFileInvalid(Exception):
     """A skill file cannot be registered; the gateway does not start."""
 
-    def __init__(self, file: str, pointer: str, text: str) -> None:
+    def __init__(self, file: str, pointer: str, text: str, line: int = 0) -> None:
         self.file = file
         self.pointer = pointer
         self.text = text
-        super().__init__(f"{file}: {pointer or '/'}: {text}")
+        super().__init__(f"{file}{f':{line}' if line else ''}: {pointer or '/'}: {text}")
+
+    def on_line(self, line: int) -> SkillFileInvalid:
+        """Give the same with the line of the file."""
+        return SkillFileInvalid(self.file, self.pointer, self.text, line)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -46,6 +45,7 @@ class _AnyEndpoint(dict[str, str]):
 def main() -> None:
     """Do what the command line asks for."""
     parser = argparse.ArgumentParser(prog="memoryos_toolgateway.skill_tool", description=__doc__)
+    parser.add_argument("--config", type=Path, help="configuration of the installation")
     parser.add_argument("--dir", type=Path, action="append", default=[], help="folder instead of the configured ones")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("lint").add_argument("paths", type=Path, nargs="+")
@@ -64,16 +64,20 @@ def main() -> None:
         answer = doing(options)
     except SkillFileInvalid as error:
         answer = {"ok": False, "error": str(error), "reason": "SKILL_FILE_INVALID"}
-    print(json.dumps(answer, ensure_ascii=False))
+    sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
     sys.exit(0 if answer["ok"] else 1)
 
 
 def _section(options: argparse.Namespace) -> ToolGatewaySection:
     if options.dir:
-        return ToolGatewaySection(skill_dirs=tuple(options.dir), builtin_skills=False, endpoints=_AnyEndpoint())
-    file = os.environ.get("MEMORYOS_CONFIG")
-    config = load([ToolGatewaySection], file=Path(file) if file else None, environ=os.environ, known=ALL_SECTIONS)
-    return config[ToolGatewaySection].model_copy(update={"endpoints": _AnyEndpoint()})
+        return _of_folders(options.dir)
+    section = load([ToolGatewaySection], file=options.config, environ={}, known=ALL_SECTIONS)[ToolGatewaySection]
+    return section.model_copy(update={"endpoints": _AnyEndpoint()})
+
+
+def _of_folders(folders: Sequence[Path]) -> ToolGatewaySection:
+    section = ToolGatewaySection(skill_dirs=tuple(folders), builtin_skills=False)
+    return section.model_copy(update={"endpoints": _AnyEndpoint()})
 
 
 def _lint(options: argparse.Namespace) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def _lint(options: argparse.Namespace) -> dict[str, Any]:
 def _lint_folder(folder: Path) -> Iterator[dict[str, Any]]:
     """Give what only all files of a folder together show: names, and the lock."""
     try:
-        registry = registry_of(ToolGatewaySection(skill_dirs=(folder,), builtin_skills=False, endpoints=_AnyEndpoint()))
+        registry = registry_of(_of_folders([folder]))
     except SkillFileInvalid as error:
         if error.pointer == "/name" or error.file.endswith(".lock"):  # other errors are told by file
             yield _remark(error.file, error.pointer, "error", "skill_folder", error.text)

@@ -65,9 +65,9 @@ def _forgotten(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             "say what results hold: returns: [untrusted] where strangers write what is read, [personal] for data of"
             " persons, [] for neither",
         )
-    if writes and any(word in document["name"].lower() for word in ("delete", "remove", "drop", "purge")):
-        if "destructive" not in document:
-            yield "/name", "destructive", "the name says that it removes something: say destructive: true or false"
+    removes = any(word in document["name"].lower() for word in ("delete", "remove", "drop", "purge"))
+    if writes and removes and "destructive" not in document:
+        yield "/name", "destructive", "the name says that it removes something: say destructive: true or false"
     yield from _of_parameters(document["parameters"], ("parameters",))
 
 

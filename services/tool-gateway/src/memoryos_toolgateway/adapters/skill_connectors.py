@@ -11,8 +11,8 @@ from memoryos_toolgateway.domain import pointers
 from memoryos_toolgateway.domain.addresses import AddressRefused, parse_endpoint
 from memoryos_toolgateway.domain.http_template import body_places, header_places, places, secret_names, secrets_of
 from memoryos_toolgateway.domain.mail import is_address
+from memoryos_toolgateway.domain.marks import marked
 from memoryos_toolgateway.domain.schema_check import CompiledSchema
-from memoryos_toolgateway.domain.schema_keywords import subschemas
 from memoryos_toolgateway.domain.schema_lint import SchemaRefused, lint_schema
 from memoryos_toolgateway.domain.skill import (
     NO_BODY,
@@ -227,16 +227,3 @@ class ConnectorReader:
             here = declared[part]
         if required and (not isinstance(here, dict) or here.get("type") not in ("string", "integer")):
             raise self._refused(where, f"{pointer} stands in the path, so its type is string or integer")
-
-
-def marked(schema: Any, mark: str, parts: tuple[str, ...] = ()) -> Iterator[str]:
-    """Give pointers to the declared values that are marked with this keyword; "*" is every element of a list."""
-    if not isinstance(schema, dict):
-        return
-    if schema.get(mark):
-        yield pointers.join(parts)
-    for keyword, more, inner in subschemas(schema):
-        if keyword == "properties":
-            yield from marked(inner, mark, (*parts, more[1]))
-        elif keyword in ("items", "prefixItems", "contains"):
-            yield from marked(inner, mark, (*parts, "*"))

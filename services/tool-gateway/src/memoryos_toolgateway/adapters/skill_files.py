@@ -1,9 +1,10 @@
 """One skill from its file.
 
 Every problem is found at start: a gateway that runs has understood all its
-skills. A skill is not opened by its own file (skills.lock opens it). A definition's digest is over the file's content as canonical JSON, with
-${NAME} in endpoints as written, so that another port at the next start is no
-other definition.
+skills. A skill is not opened by its own file (skills.lock opens it). A
+definition's digest is over the file's content as canonical JSON (and over its
+files of values), with ${NAME} in endpoints as written, so that another port at
+the next start is no other definition.
 """
 
 from __future__ import annotations
@@ -19,19 +20,29 @@ from typing import Any
 from memoryos_core.canonical import canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 
-from memoryos_toolgateway.adapters.skill_connectors import ConnectorReader, marked
-from memoryos_toolgateway.adapters.skill_documents import DOCUMENT_BYTES_MAX, DocumentInvalid, read_document
+from memoryos_toolgateway.adapters.skill_connectors import ConnectorReader
+from memoryos_toolgateway.adapters.skill_documents import DOCUMENT_BYTES_MAX, DocumentInvalid, line_of, read_document
 from memoryos_toolgateway.adapters.skill_endings import fallback_of, reconciliation_of
+from memoryos_toolgateway.adapters.skill_rules import files_digest, rules_of
+from memoryos_toolgateway.domain.marks import MarkOutOfReach, marked
 from memoryos_toolgateway.domain.names import check_skill_name
 from memoryos_toolgateway.domain.schema_check import CompiledSchema
 from memoryos_toolgateway.domain.schema_closing import close_objects
+from memoryos_toolgateway.domain.schema_dialects import modern
 from memoryos_toolgateway.domain.schema_lint import SchemaRefused, lint_schema
 from memoryos_toolgateway.domain.skill import EffectClass, Egress, Skill, UpstreamIdentity
 from memoryos_toolgateway.errors import SkillFileInvalid
 
 
 def load_skill(file: Path, endpoints: Mapping[str, str]) -> Skill:
-    """Give the skill of one file, or raise SkillFileInvalid naming file, place and rule."""
+    """Give the skill of one file, or raise SkillFileInvalid naming file, line, place and rule."""
+    try:
+        return _load(file, endpoints)
+    except SkillFileInvalid as error:
+        raise error.on_line(line_of(file, error.pointer)) from None
+
+
+def _load(file: Path, endpoints: Mapping[str, str]) -> Skill:
     try:
         document = read_document(file)
         canonical = canonical_json(document)
@@ -39,7 +50,9 @@ def load_skill(file: Path, endpoints: Mapping[str, str]) -> Skill:
         raise SkillFileInvalid(str(file), "", str(error)) from None
     for violation in _file_schema().violations(document):
         raise SkillFileInvalid(str(file), violation.pointer, f"{violation.rule}: expected {violation.expectation}")
-    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(canonical).hexdigest())
+    files = files_digest(file, document)
+    named = canonical_json([document, files]) if files else canonical
+    return _SkillFile(str(file), document, endpoints).skill(hashlib.sha256(named).hexdigest())
 
 
 @functools.cache
@@ -63,8 +76,9 @@ class _SkillFile:
         wrong = check_skill_name(document["name"])
         if wrong:
             raise self._refused("/name", wrong)
-        parameters = document["parameters"]
+        parameters = modern(document["parameters"])
         self._check_parameters(parameters)
+        rules = rules_of(Path(self.file), document, parameters)
         effect_class = EffectClass(document["effect_class"])
         parts = ConnectorReader(self.file, document, self.endpoints)
         connector = parts.connector(effect_class)
@@ -73,7 +87,7 @@ class _SkillFile:
             version=document["version"],
             description=document["description"],
             parameters_json=canonical_json(parameters),
-            schema=CompiledSchema(close_objects(parameters)),
+            schema=CompiledSchema(close_objects(parameters), rules=rules),
             permissions=tuple(sorted(document.get("permissions", []))),
             effect_class=effect_class,
             risk=document["risk"],
@@ -81,8 +95,8 @@ class _SkillFile:
             attempts_max=document.get("attempts", 2),
             output_limit_bytes=document.get("output_limit_bytes", 16_384),
             sensitive_results=tuple(document.get("sensitive_results", [])),
-            sensitive_arguments=tuple(sorted(marked(parameters, "x-sensitive"))),
-            recipients=tuple(sorted(marked(parameters, "x-recipient"))),
+            sensitive_arguments=self._marked(parameters, "x-sensitive"),
+            recipients=self._marked(parameters, "x-recipient"),
             returns=tuple(sorted(document.get("returns", []))),
             intents=tuple(document.get("intents", [])),
             egress=_egress(document.get("egress"), effect_class),
@@ -105,6 +119,12 @@ class _SkillFile:
         try:
             lint_schema(parameters)
         except SchemaRefused as error:
+            raise self._refused(f"/parameters{error.pointer}", str(error)) from None
+
+    def _marked(self, parameters: dict[str, Any], mark: str) -> tuple[str, ...]:
+        try:
+            return marked(parameters, mark)
+        except MarkOutOfReach as error:
             raise self._refused(f"/parameters{error.pointer}", str(error)) from None
 
 

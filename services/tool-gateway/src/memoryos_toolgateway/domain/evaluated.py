@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from memoryos_toolgateway.domain.patterns import compile_pattern
+from memoryos_toolgateway.domain.schema_references import inside
 
 
 def evaluated_properties(validator: Any, instance: dict[str, Any], schema: Any) -> set[str]:
@@ -27,22 +28,24 @@ def evaluated_properties(validator: Any, instance: dict[str, Any], schema: Any) 
 
 
 def _holds(validator: Any, instance: Any, schema: Any) -> bool:
-    return bool(validator.evolve(schema=schema).is_valid(instance))
+    return bool(within(validator, schema).is_valid(instance))
+
+
+def within(validator: Any, schema: Any) -> Any:
+    """Give the validator of a subschema, whose references start at its own $id."""
+    return validator.evolve(schema=schema, _resolver=inside(validator._resolver, schema))
 
 
 def _applied(validator: Any, instance: dict[str, Any], schema: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Give the subschemas that apply to the same value and hold, each with its validator."""
     applied: list[tuple[Any, Any]] = []
-    if "$ref" in schema:
-        resolved = validator._resolver.lookup(schema["$ref"])
+    for reference in (schema[keyword] for keyword in ("$ref", "$dynamicRef") if keyword in schema):
+        resolved = validator._resolver.lookup(reference)
         applied.append((validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents))
     candidates = [inner for keyword in ("allOf", "anyOf", "oneOf") for inner in schema.get(keyword, [])]
     candidates += [inner for name, inner in schema.get("dependentSchemas", {}).items() if name in instance]
-    applied += [(validator, inner) for inner in candidates if _holds(validator, instance, inner)]
+    candidates = [inner for inner in candidates if _holds(validator, instance, inner)]
     if "if" in schema:
-        if _holds(validator, instance, schema["if"]):
-            applied.append((validator, schema["if"]))
-            applied.append((validator, schema.get("then", True)))
-        else:
-            applied.append((validator, schema.get("else", True)))
-    return applied
+        holds = _holds(validator, instance, schema["if"])
+        candidates += [schema["if"], schema.get("then", True)] if holds else [schema.get("else", True)]
+    return applied + [(within(validator, inner), inner) for inner in candidates]

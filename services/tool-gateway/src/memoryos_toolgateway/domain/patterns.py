@@ -19,6 +19,17 @@ _MEMORY_BYTES_MAX: Final = 1 << 20
 
 # Forms that RE2 reads otherwise than ECMA-262 does, or that ECMA-262 lacks.
 _FOREIGN: Final = re.compile(r"\\[AzQEC]|\(\?(?!:)|\[\[:")
+_PROPERTY: Final = re.compile(r"\\([pP])\{(?:(?:General_Category|gc|Script|sc|Script_Extensions|scx)=)?([A-Za-z_]+)\}")
+_CATEGORIES: Final = {
+    "Letter": "L", "Cased_Letter": "L&", "Uppercase_Letter": "Lu", "Lowercase_Letter": "Ll", "Titlecase_Letter": "Lt",
+    "Modifier_Letter": "Lm", "Other_Letter": "Lo", "Mark": "M", "Nonspacing_Mark": "Mn", "Spacing_Mark": "Mc",
+    "Enclosing_Mark": "Me", "Number": "N", "Decimal_Number": "Nd", "digit": "Nd", "Letter_Number": "Nl",
+    "Other_Number": "No", "Punctuation": "P", "punct": "P", "Connector_Punctuation": "Pc", "Dash_Punctuation": "Pd",
+    "Open_Punctuation": "Ps", "Close_Punctuation": "Pe", "Initial_Punctuation": "Pi", "Final_Punctuation": "Pf",
+    "Other_Punctuation": "Po", "Symbol": "S", "Math_Symbol": "Sm", "Currency_Symbol": "Sc", "Modifier_Symbol": "Sk",
+    "Other_Symbol": "So", "Separator": "Z", "Space_Separator": "Zs", "Control": "Cc", "Other": "C",
+}  # fmt: skip
+"""ECMA-262 has long names of Unicode's general categories, RE2 the short ones."""
 _UNICODE_ESCAPE: Final = re.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\u([0-9a-fA-F]{4})")
 
 
@@ -37,6 +48,7 @@ class Pattern:
         options = re2.Options()
         options.log_errors = False
         options.max_mem = _MEMORY_BYTES_MAX
+        text = _PROPERTY.sub(lambda match: f"\\{match[1]}{{{_CATEGORIES.get(match[2], match[2])}}}", text)
         translated = _UNICODE_ESCAPE.sub(lambda match: f"\\x{{{match[1] or match[2]}}}", text)
         try:
             self._compiled: Any = re2.compile(translated, options)

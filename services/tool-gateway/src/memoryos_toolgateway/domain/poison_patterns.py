@@ -17,8 +17,9 @@ _WHO: Final = (
     r"(?:(?:the|your|any|an?)\W+)?(?:end[- ]?)?(?:user|users|human|humans|person|customer|operator|client|anyone)"
 )
 _SECRETS: Final = (
-    r"(?:~/|\.ssh\b|id_rsa|id_ed25519|/etc/(?:passwd|shadow)|\.aws/|mcp\.json|\.env\b|private keys?|credentials?|passwords?"
-    r"|api[ _-]?keys?|access tokens?|secrets?|system prompt|conversation|chat history|密钥|私钥|密码|口令|凭证|凭据|令牌"
+    r"(?:~/|\.ssh\b|id_rsa|id_ed25519|/etc/(?:passwd|shadow)|\.aws/|mcp\.json|\.env\b|private keys?|credentials?"
+    r"|passwords?|api[ _-]?keys?|access tokens?|secrets?|system prompt|conversation|chat history"
+    r"|密钥|私钥|密码|口令|凭证|凭据|令牌"
     r"|系统提示|聊天记录|对话(?:内容|历史|记录))"
 )
 _READ: Final = r"(?:read|open|cat|load|fetch|get|list|retrieve|access|collect|copy|include|send|pass|upload|attach)"
@@ -33,7 +34,8 @@ TEXT_PATTERNS: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = tuple(
             (
                 rf"\b(?:ignore|disregard|forget|override|bypass|discard)\W+{_THOSE}{{1,5}}"
                 r"(?:(?:system|user|safety|developer)\W+)?(?:instructions?|prompts?|rules|guidelines|directives|context)\b",
-                r"\b(?:you are now|from now on,? you|act as (?:the |an? )?(?:admin|root|system|developer|unrestricted))\b",
+                r"\b(?:you are now|from now on,? you)\b",
+                r"\bact as (?:the |an? )?(?:admin|root|system|developer|unrestricted)\b",
                 r"\b(?:new|updated|real|actual|hidden) (?:system )?(?:instructions?|directives?)\s*:",
                 r"\b(?:developer|god|dan|jailbreak|unrestricted) mode\b",
                 r"(?:忽略|无视|忘记|忘掉|抛弃|绕过|不要理会|不用理会|不要遵守|不再遵守|覆盖)(?:掉|了)?.{0,6}"
@@ -90,7 +92,8 @@ TEXT_PATTERNS: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = tuple(
             "pushes_itself",
             "tells the model to take this tool in place of others",
             (
-                r"\b(?:always|must|only|should)\b[^.。]{0,30}\b(?:use|call|prefer|choose|invoke)\b[^.。]{0,15}\bthis (?:tool|function|skill)\b"
+                r"\b(?:always|must|only|should)\b[^.。]{0,30}\b(?:use|call|prefer|choose|invoke)\b[^.。]{0,15}"
+                r"\bthis (?:tool|function|skill)\b"
                 r"[^.。]{0,30}\b(?:instead of|rather than|over|in place of)\b[^.。]{0,20}\b(?:any|all|every|other)\b",
                 r"\b(?:never|do not|don't)\b (?:use|call|trust)\b (?:any|all|the) other (?:tool|function|skill)s?\b",
                 r"(?:始终|总是|必须|务必|一律|只能)(?:优先)?(?:使用|调用|选择)(?:本|此|这个|该)(?:工具|函数|技能)"

@@ -5,7 +5,7 @@ What differs from jsonschema's own keywords, and why:
 - `format` is asserted, always;
 - `anyOf` and `oneOf` end a branch at its first error, of which nothing is told anyway;
 - `uniqueItems` is linear and `multipleOf` exact in decimal;
-- references cannot leave the document: the registry is empty;
+- references cannot leave the document: the registry holds the meta-schema and what is given along;
 - every keyword counts against STEPS_MAX, so no schema can be made to run for ever.
 Numbers follow JSON Schema: 1.0 is an integer (it is passed on as it was sent),
 true is not, and NaN cannot come in at all (memoryos_core.canonical).
@@ -14,9 +14,8 @@ true is not, and NaN cannot come in at all (memoryos_core.canonical).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -24,12 +23,13 @@ import jsonschema
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from memoryos_core.canonical import JsonValue
-from referencing import Registry
 
 from memoryos_toolgateway.domain import pointers
-from memoryos_toolgateway.domain.evaluated import evaluated_properties
-from memoryos_toolgateway.domain.formats import has_format
+from memoryos_toolgateway.domain.evaluated import evaluated_properties, within
+from memoryos_toolgateway.domain.formats import has_format, has_number_format
 from memoryos_toolgateway.domain.patterns import compile_pattern
+from memoryos_toolgateway.domain.schema_references import registry_of
+from memoryos_toolgateway.domain.semantic_rules import Rule, Violation, rule_violations
 
 STEPS_MAX: Final = 100_000
 """Keywords evaluated in one validation, under a second; more is refused."""
@@ -43,15 +43,6 @@ _steps: ContextVar[list[int]] = ContextVar("steps")
 
 class TooManySteps(Exception):
     """The validation was ended: the schema and these arguments are too much work together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken rule: where, which keyword, and what would be right; never the value."""
-
-    pointer: str
-    rule: str
-    expectation: str
 
 
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterator[ValidationError] | None]
@@ -117,19 +108,20 @@ def _multiple_of(_: Any, divisor: float, instance: Any, __: Any) -> Iterator[Val
 
 
 def _format(_: Any, declared: str, instance: Any, __: Any) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not has_format(instance, declared):
+    holds = has_format(instance, declared) if isinstance(instance, str) else has_number_format(instance, declared)
+    if not holds:
         yield ValidationError("")
 
 
 def _any_of(validator: Any, schemas: list[Any], instance: Any, _: Any) -> Iterator[ValidationError]:
-    if not any(validator.evolve(schema=schema).is_valid(instance) for schema in schemas):
+    if not any(within(validator, schema).is_valid(instance) for schema in schemas):
         yield ValidationError("")
 
 
 def _one_of(validator: Any, schemas: list[Any], instance: Any, _: Any) -> Iterator[ValidationError]:
     holding = 0
     for schema in schemas:
-        holding += validator.evolve(schema=schema).is_valid(instance)
+        holding += within(validator, schema).is_valid(instance)
         if holding > 1:
             break
     if holding != 1:
@@ -166,13 +158,27 @@ _Validator: Final[Any] = _extend(
     Draft202012Validator,
     {name: _counted(keyword) for name, keyword in {**Draft202012Validator.VALIDATORS, **_OWN}.items()},
 )
+_WithoutFormats: Final[Any] = _extend(_Validator, {"format": lambda *_: ()})
 
 
 class CompiledSchema:
     """A linted schema, ready to check values."""
 
-    def __init__(self, schema: Any) -> None:
-        self._validator = _Validator(schema, registry=Registry())
+    def __init__(
+        self,
+        schema: Any,
+        documents: Mapping[str, Any] | None = None,
+        *,
+        rules: Sequence[Rule] = (),
+        formats: bool = True,
+    ) -> None:
+        """Take a schema and, by address, the documents that lint_schema was given with it.
+
+        `rules` are asked once the schema holds. Without `formats` they are
+        annotations, as the dialect has it by default.
+        """
+        self._rules = rules
+        self._validator = (_Validator if formats else _WithoutFormats)(schema, registry=registry_of(documents or {}))
 
     def violations(self, value: JsonValue) -> list[Violation]:
         """Give the rules that `value` breaks, at most VIOLATIONS_MAX, in the order of the value.
@@ -190,6 +196,8 @@ class CompiledSchema:
             return [Violation("", "limit", f"arguments that are checked in {STEPS_MAX} steps")]
         finally:
             _steps.reset(token)
+        if not found:
+            found = rule_violations(self._rules, value)[:VIOLATIONS_MAX]
         return sorted(found, key=lambda violation: (violation.pointer, violation.rule))
 
 

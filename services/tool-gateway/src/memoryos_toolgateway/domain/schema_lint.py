@@ -1,29 +1,31 @@
 """Which parameter schemas may be registered.
 
 A schema passes when everything in it is understood, asserted and bounded:
-known keywords and formats only, references only inside the document, patterns
+known keywords and formats only, references to nothing that would have to be fetched, patterns
 that run in linear time, names that can be told apart, limits on size and depth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from memoryos_core.canonical import canonical_json
 
 from memoryos_toolgateway.domain import pointers
-from memoryos_toolgateway.domain.formats import FORMATS
+from memoryos_toolgateway.domain.formats import FORMATS, NUMBER_FORMATS
 from memoryos_toolgateway.domain.names import check_parameter_name
 from memoryos_toolgateway.domain.patterns import PatternRefused, compile_pattern
-from memoryos_toolgateway.domain.schema_keywords import IN_PLACE, KEYWORDS, subschemas
+from memoryos_toolgateway.domain.schema_keywords import ANNOTATIONS, IN_PLACE, KEYWORDS, subschemas
+from memoryos_toolgateway.domain.schema_references import DIALECT, Resolver, every_schema, inside, root_resolver, target
 
-DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_BYTES_MAX: Final = 65_536
 SCHEMA_DEPTH_MAX: Final = 32
 SUBSCHEMAS_MAX: Final = 2_000
 ENUM_MAX: Final = 1_000
+_MARKS: Final = ("x-sensitive", "x-recipient")
 
 
 class SchemaRefused(ValueError):
@@ -34,54 +36,83 @@ class SchemaRefused(ValueError):
         super().__init__(text)
 
 
-def lint_schema(schema: Any) -> None:
-    """Return when the schema may be registered, else raise SchemaRefused."""
+def lint_schema(schema: Any, documents: Mapping[str, Any] | None = None) -> None:
+    """Return when the schema may be registered, else raise SchemaRefused.
+
+    `documents` by address are the only ones beside the schema and the
+    meta-schema that it may refer to.
+    """
     if not isinstance(schema, dict | bool):
         raise SchemaRefused("", "a schema is an object or a boolean")
     if len(canonical_json(schema)) > SCHEMA_BYTES_MAX:
         raise SchemaRefused("", f"the schema has more than {SCHEMA_BYTES_MAX} bytes")
-    known: dict[str, Any] = {}
-    for parts, inner in _walk(schema):
-        known[pointers.join(parts)] = inner
-        if len(known) > SUBSCHEMAS_MAX:
-            raise SchemaRefused("", f"more than {SUBSCHEMAS_MAX} subschemas")
-        if isinstance(inner, dict):
-            _check_keywords(parts, inner)
+    _check_bounds(schema)
     error = next(iter(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)), None)
     if error is not None:
         raise SchemaRefused(pointers.join(error.absolute_path), f"breaks the rule {error.validator} of JSON Schema")
-    for pointer, inner in known.items():
+    documents = documents or {}
+    walked = list(_walk(schema, root_resolver(schema, documents)))
+    known = {id(inner) for _, inner, _ in walked} | {id(inner) for inner in every_schema(documents)}
+    edges: dict[int, list[int]] = {}
+    places = {id(inner): pointers.join(parts) for parts, inner, _ in walked}
+    for parts, inner, resolver in walked:
         if isinstance(inner, dict):
-            _check_rules(pointer, inner, known)
-    _check_cycles(known)
+            pointer = pointers.join(parts)
+            _check_rules(pointer, inner)
+            edges[id(inner)] = _in_place(pointer, inner, resolver, known)
+    _check_cycles(edges, places)
 
 
-def _walk(schema: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _check_bounds(schema: Any) -> None:
+    count = 0
     pending: list[tuple[tuple[str, ...], Any, int]] = [((), schema, 0)]
     while pending:
         parts, here, depth = pending.pop()
         if depth > SCHEMA_DEPTH_MAX:
             raise SchemaRefused(pointers.join(parts), f"nested deeper than {SCHEMA_DEPTH_MAX}")
-        yield parts, here
+        count += 1
+        if count > SUBSCHEMAS_MAX:
+            raise SchemaRefused("", f"more than {SUBSCHEMAS_MAX} subschemas")
         if isinstance(here, dict):
+            _check_keywords(parts, here)
             pending.extend((parts + more, inner, depth + 1) for _, more, inner in subschemas(here))
+
+
+def _walk(schema: Any, resolver: Resolver) -> Iterator[tuple[tuple[str, ...], Any, Resolver]]:
+    pending: list[tuple[tuple[str, ...], Any, Resolver]] = [((), schema, resolver)]
+    while pending:
+        parts, here, around = pending.pop()
+        yield parts, here, around
+        if isinstance(here, dict):
+            pending.extend((parts + more, inner, inside(around, inner)) for _, more, inner in subschemas(here))
 
 
 def _check_keywords(parts: tuple[str, ...], schema: dict[str, Any]) -> None:
     pointer = pointers.join(parts)
     for keyword, value in schema.items():
-        if keyword not in KEYWORDS:
-            raise SchemaRefused(pointer, f"the keyword {keyword!r} is not one that is checked")
-        if keyword == "$schema" and (parts or value != DIALECT):
-            raise SchemaRefused(pointer, f"$schema is {DIALECT}, at the top only")
-        if keyword in ("x-sensitive", "x-recipient") and not isinstance(value, bool):
+        if keyword == "$schema" and ((parts and "$id" not in schema) or value != DIALECT):
+            raise SchemaRefused(pointer, f"$schema is {DIALECT}, at the top only; draft-04 to draft-07 are translated")
+        if keyword in _MARKS and not isinstance(value, bool):
             raise SchemaRefused(f"{pointer}/{keyword}", "is true or false")
+        if keyword not in KEYWORDS and not _is_annotation(keyword):
+            close = difflib.get_close_matches(keyword, KEYWORDS, n=1)
+            meant = f"; is {close[0]!r} meant?" if close else ": remove it, or name it x-…"
+            raise SchemaRefused(pointer, f"the keyword {keyword!r} is not one that is checked{meant}")
 
 
-def _check_rules(pointer: str, schema: dict[str, Any], known: dict[str, Any]) -> None:
+def _is_annotation(keyword: str) -> bool:
+    # A misspelt x-sensitive would mask nothing, and nobody would see that.
+    return keyword in ANNOTATIONS or (
+        keyword.startswith("x-") and not difflib.get_close_matches(keyword, _MARKS, 1, 0.75)
+    )
+
+
+def _check_rules(pointer: str, schema: dict[str, Any]) -> None:
     declared = schema.get("format")
-    if declared is not None and declared not in FORMATS:
-        raise SchemaRefused(pointer, f"the format {declared!r} is not one that is checked")
+    if declared is not None and declared not in FORMATS and declared not in NUMBER_FORMATS:
+        raise SchemaRefused(
+            pointer, f"the format {declared!r} is not one that is checked: use pattern, or leave it out"
+        )
     for text in [*([schema["pattern"]] if "pattern" in schema else []), *schema.get("patternProperties", {})]:
         try:
             compile_pattern(text)
@@ -92,21 +123,29 @@ def _check_rules(pointer: str, schema: dict[str, Any], known: dict[str, Any]) ->
         if wrong:
             raise SchemaRefused(pointer, wrong)
     if len(schema.get("enum", [])) > ENUM_MAX:
-        raise SchemaRefused(pointer, f"an enum has more than {ENUM_MAX} values")
-    reference = schema.get("$ref")
-    if reference is not None and _target(reference) not in known:
-        raise SchemaRefused(pointer, "$ref leads to no schema inside this document")
+        raise SchemaRefused(pointer, f"an enum has more than {ENUM_MAX} values: use a rule with a file of values")
 
 
-def _target(reference: str) -> str | None:
-    # Only "#" and "#/json/pointer": no scheme, no file, no anchor, no percent-encoding.
-    return reference[1:] if reference == "#" or reference.startswith("#/") else None
+def _in_place(pointer: str, schema: dict[str, Any], resolver: Resolver, known: Collection[int]) -> list[int]:
+    """Give the schemas that apply to the same value; raises SchemaRefused for a reference that leads nowhere."""
+    found = [id(inner) for keyword, _, inner in subschemas(schema) if keyword in IN_PLACE and isinstance(inner, dict)]
+    for keyword in ("$ref", "$dynamicRef"):
+        if keyword not in schema:
+            continue
+        try:
+            leads_to = target(resolver, schema[keyword])
+        except LookupError:
+            raise SchemaRefused(pointer, f"{keyword} leads to no schema inside this document") from None
+        if not isinstance(leads_to, bool) and id(leads_to) not in known:
+            raise SchemaRefused(pointer, f"{keyword} leads to what is no schema inside this document")
+        found.append(id(leads_to))
+    return found
 
 
-def _check_cycles(known: dict[str, Any]) -> None:
+def _check_cycles(edges: Mapping[int, list[int]], places: Mapping[int, str]) -> None:
     """Refuse schemas that lead back to themselves on the same value: no validator ends on them."""
-    state: dict[str, bool] = {}  # False while on the way, True when done
-    for start in known:
+    state: dict[int, bool] = {}  # False while on the way, True when done
+    for start in edges:
         pending = [(start, False)]
         while pending:
             here, leaving = pending.pop()
@@ -115,18 +154,8 @@ def _check_cycles(known: dict[str, Any]) -> None:
                 continue
             if here in state:
                 if not state[here]:
-                    raise SchemaRefused(here, "$ref leads back to itself")
+                    raise SchemaRefused(places.get(here, ""), "$ref leads back to itself")
                 continue
             state[here] = False
             pending.append((here, True))
-            pending.extend((target, False) for target in _in_place(here, known[here]))
-
-
-def _in_place(pointer: str, schema: Any) -> Iterator[str]:
-    if not isinstance(schema, dict):
-        return
-    if "$ref" in schema:
-        yield schema["$ref"][1:]
-    for keyword, more, _ in subschemas(schema):
-        if keyword in IN_PLACE:
-            yield pointer + pointers.join(more)
+            pending.extend((to, False) for to in edges.get(here, ()))
