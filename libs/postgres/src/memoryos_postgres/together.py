@@ -189,6 +189,8 @@ async def _answered(connection: AsyncConnection[Any]) -> list[PGresult]:
     if pgconn.flush():
         await connection.wait(_flushed(pgconn))
     results: list[PGresult] = []
+    if _taken(pgconn, results):  # libpq reads while it sends, where much is sent
+        return results
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
