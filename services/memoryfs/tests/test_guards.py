@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import pytest
 from memoryos.memoryfs.v1 import item_pb2, memoryfs_pb2
 from memoryos_core.paths import MemoryPath
+from memoryos_memoryfs.adapters import pg_recall
 from memoryos_memoryfs.adapters.newest_ids import newest_ids
 from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.places import place_of
@@ -104,8 +105,10 @@ async def test_rarity_counts_only_what_the_reader_may_see(alice, bob):
     assert [(hit.item.id, hit.score) for hit in (await alice.read("common thing")).hits] == before
 
 
-async def test_what_others_wrote_does_not_choose_the_words_of_a_long_query(alice, bob):
+@pytest.mark.parametrize("matched_max", [pg_recall.MATCHED_MAX, 8], ids=["from the answer", "counted apart"])
+async def test_what_others_wrote_does_not_choose_the_words_of_a_long_query(alice, bob, monkeypatch, matched_max):
     """Of a long query the rarest words are asked: rarest among what the reader may see."""
+    monkeypatch.setattr(pg_recall, "MATCHED_MAX", matched_max)
     for start in range(0, 90, 10):
         await alice.write(" ".join(WORDS[start : start + 10]))
     query = " ".join(WORDS[:90])

@@ -35,8 +35,8 @@ async def rows(database) -> list[tuple[str, datetime, int, list[int]]]:
     async with await psycopg.AsyncConnection.connect(database.admin_dsn, autocommit=True) as admin:
         async with admin.cursor() as cursor:
             await cursor.executemany(
-                "INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, counts, length)"
-                " VALUES ('acme', %s, %s, %s, %s, '{}', '{}', 1)",
+                "INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, hashes, words, length)"
+                " VALUES ('acme', %s, %s, %s, %s, '{}', '', 1)",
                 [(item_id, path_id, acl, at) for item_id, at, path_id, acl in made],
             )
         await admin.execute("ANALYZE memoryfs.item_tokens")

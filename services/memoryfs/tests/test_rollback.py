@@ -72,7 +72,7 @@ async def picture(service, caller, queries=("alpha", "beta gamma", "delta", "客
     vectors = await service.rows(
         "SELECT item_id, model_id, path_id, acl, tier, vec::text FROM memoryfs.item_vectors ORDER BY 1, 2"
     )
-    columns = "item_id, path_id, acl, create_time, expire_time, hashes, counts, length"
+    columns = "item_id, path_id, acl, create_time, expire_time, hashes, words, length"
     words = await service.rows(
         f"SELECT 'hot', {columns} FROM memoryfs.item_tokens"
         f" UNION ALL SELECT 'cold', {columns} FROM memoryfs.cold_tokens ORDER BY 2"

@@ -10,12 +10,13 @@ again where it finds too few.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from memoryos_postgres import copy_binary, queries
+from memoryos_postgres.database import array_literal
 from memoryos_postgres.transaction import Tx
 from numpy.typing import NDArray
 
@@ -176,23 +177,28 @@ def _conditions(scope: IndexScope, query: VectorQuery) -> tuple[dict[str, Any], 
     params: dict[str, Any] = {
         "tenant": scope.tenant,
         "model_id": query.model_id,
-        "tiers": [_TIERS[tier] for tier in tiers],
-        "principal_ids": sorted(scope.principal_ids),
+        "tiers": _integers(_TIERS[tier] for tier in tiers),
+        "principal_ids": _integers(sorted(scope.principal_ids)),
         "vector": HalfVec(query.vector),
         "limit": query.limit,
-        "score_ids": list(query.score_ids),
+        "score_ids": array_literal(query.score_ids),
     }
     conditions = ""
     if query.path_ids is not None:
         conditions += " AND path_id = ANY (%(path_ids)s::int4[])"
-        params["path_ids"] = sorted(query.path_ids)
+        params["path_ids"] = _integers(sorted(query.path_ids))
     if query.allowed_ids is not None:
         conditions += " AND item_id = ANY (%(allowed_ids)s::text[])"
-        params["allowed_ids"] = sorted(query.allowed_ids)
+        params["allowed_ids"] = array_literal(tuple(sorted(query.allowed_ids)))
     if query.excluded_ids:
         conditions += " AND item_id <> ALL (%(excluded_ids)s::text[])"
         params["excluded_ids"] = sorted(query.excluded_ids)
     return params, conditions
+
+
+def _integers(values: Iterable[int]) -> str:
+    """Give the text form of an array: the driver walks a list element by element in Python."""
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def _answer(row: Mapping[str, Any], compared_count: int, exactness: Exactness) -> VectorAnswer:

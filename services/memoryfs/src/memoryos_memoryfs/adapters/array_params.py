@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 from memoryos_postgres.database import array_literal
 
-INT2_OID: Final = 21
 INT8_OID: Final = 20
-_FORMS: Final[dict[int, np.dtype[Any]]] = {INT2_OID: np.dtype(">i2"), INT8_OID: np.dtype(">i8")}
+_FORMS: Final[dict[int, np.dtype[Any]]] = {INT8_OID: np.dtype(">i8")}
 
 
 def array_fields(oid: int, arrays: Sequence[Sequence[int]]) -> list[bytes]:

@@ -11,8 +11,9 @@ from memoryos_vectors.halfvec import HalfVec, read_halfvec
 from memoryos_vectors.ports import Tier as VectorTier
 from memoryos_vectors.ports import Vector, VectorEntry
 
-from memoryos_memoryfs.adapters.array_params import INT2_OID, INT8_OID, array_fields, integers_literal
+from memoryos_memoryfs.adapters.array_params import INT8_OID, array_fields, integers_literal
 from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.adapters.word_counts import packed_words
 from memoryos_memoryfs.domain.items import EmbedState, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, session_hash
 from memoryos_memoryfs.domain.tokens import item_tokens
@@ -131,6 +132,8 @@ class IndexRows:
         if not entries:
             return
         keys = await self._session.keys()
+        hashes = [self._session.shared.hashes.of(keys, entry.written.words) for entry in entries]
+        packed = packed_words(hashes, [list(entry.written.words.values()) for entry in entries])
         rows: list[dict[str, Any]] = [
             {
                 "tenant": self._tenant,
@@ -139,20 +142,20 @@ class IndexRows:
                 "acl": list(entry.acl),
                 "create_time": entry.written.item.create_time,
                 "expire_time": entry.written.item.expire_time,
-                "hashes": self._session.shared.hashes.of(keys, entry.written.words),
-                "counts": list(entry.written.words.values()),
+                "hashes": hashed,
+                "words": words,
                 "length": sum(entry.written.words.values()),
                 "session_hash": session_hash(
                     keys.tokens, entry.written.item.owner, entry.written.item.payload.source.session_id
                 ),
             }
-            for entry in entries
+            for entry, hashed, words in zip(entries, hashes, packed, strict=True)
         ]
         if len(rows) >= _COPY_MIN:
             await self._tx.copy_whole(_QUERIES["copy_tokens"], _token_stream(rows))
         else:
             for row in rows:
-                literals = {name: integers_literal(row[name]) for name in ("acl", "hashes", "counts")}
+                literals = {name: integers_literal(row[name]) for name in ("acl", "hashes")}
                 self._tx.defer(_QUERIES["insert_tokens"], {**row, **literals})  # travels with COMMIT
 
     async def _enqueue(self, items: Sequence[Item]) -> None:
@@ -205,7 +208,6 @@ def _vector_entry(entry: _Entry, vector: Vector | None) -> VectorEntry:
 def _token_stream(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Give the rows of item_tokens as one binary COPY."""
     hashes = array_fields(INT8_OID, [row["hashes"] for row in rows])
-    counts = array_fields(INT2_OID, [row["counts"] for row in rows])
     return copy_binary.whole(
         (
             (
@@ -216,11 +218,11 @@ def _token_stream(rows: Sequence[Mapping[str, Any]]) -> bytes:
                 copy_binary.timestamptz(row["create_time"]),
                 copy_binary.timestamptz(row["expire_time"]),
                 hashed,
-                counted,
+                copy_binary.data(row["words"]),
                 copy_binary.int4(row["length"]),
                 copy_binary.NULL if row["session_hash"] is None else copy_binary.int8(row["session_hash"]),
             )
-            for row, hashed, counted in zip(rows, hashes, counts, strict=True)
+            for row, hashed in zip(rows, hashes, strict=True)
         ),
         fields=10,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +17,8 @@ from memoryos_memoryfs.adapters.dense_arm import search_dense
 from memoryos_memoryfs.adapters.matching_ids import matching_ids
 from memoryos_memoryfs.adapters.places import Place, place_of, plan_once
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.adapters.word_counts import read_counts, statement_for
-from memoryos_memoryfs.domain.fusion import Corpus, Floats, lexical_shares, own_shares
+from memoryos_memoryfs.adapters.word_counts import WHOLE_BYTES_MAX, WordCounts, rarest, read_counts
+from memoryos_memoryfs.domain.fusion import Floats, lexical_shares, own_shares
 from memoryos_memoryfs.domain.items import State
 from memoryos_memoryfs.domain.query_words import QueryWords
 from memoryos_memoryfs.ports.storage import DenseAnswer, LexicalAnswer, Look, Within
@@ -92,28 +93,25 @@ class PgRecall:
         """See `RecallIndex.lexical`."""
         if not words:
             return NOTHING
-        params, conditions = self._conditions(within)
         keys = await self._session.keys()
         hashes = self._session.shared.hashes
         texts = [
             dict(zip(hashes.of(keys, part), part.values(), strict=True)) for part in (words.whole, words.last) if part
         ]
-        if any(len(text) > QUERY_WORDS_MAX for text in texts):
-            texts = await self._rarest(texts, _statement("lexical_frequencies", within, conditions), params)
-        asked = list(dict.fromkeys(number for text in texts for number in text))
-        held = await self._session.tx.fetch_one(
-            _statement(statement_for(asked), within, conditions),
-            {**params, "hashes": asked, "limit": MATCHED_MAX + 1},
-            binary=True,
-        )
-        if held is None or not held["ids"]:
+        found = await self._held(within, texts)
+        if found.ids and any(len(text) > QUERY_WORDS_MAX for text in texts):
+            if len(found.ids) > MATCHED_MAX:  # not all that hold one of so many words: counted in the database
+                texts = rarest(texts, await self._frequencies(within, texts), QUERY_WORDS_MAX)
+                found = await self._held(within, texts)
+            else:
+                texts = rarest(texts, found.frequencies(), QUERY_WORDS_MAX)
+                found = found.of_words(list(dict.fromkeys(chain.from_iterable(texts))))
+        if not found.ids:
             return NOTHING
-        corpus = Corpus(item_count=held["item_count"], length_mean=held["length_mean"])
-        found = read_counts(held, asked)
-        columns = {number: n for n, number in enumerate(asked)}
+        columns = {number: n for n, number in enumerate(found.asked)}
         parts = [
             lexical_shares(
-                corpus,
+                found.corpus,
                 np.array(list(text.values()), dtype=np.int64),
                 found.counts[:, [columns[number] for number in text]],
                 found.lengths,
@@ -149,30 +147,42 @@ class PgRecall:
             found.setdefault(row["item_id"], []).append(row["beside_id"])
         return found
 
-    async def _rarest(
-        self, texts: Sequence[Mapping[int, int]], query: str, params: Mapping[str, Any]
-    ) -> list[dict[int, int]]:
-        """Give of each text the QUERY_WORDS_MAX rarest of its words that occur in scope."""
-        hashes = list(dict.fromkeys(number for text in texts for number in text))
-        rows = await self._session.tx.fetch_all(query, {**params, "hashes": hashes}, binary=True)
-        rows.sort(key=lambda row: (row["frequency"], row["hash"]))
-        rarest = [row["hash"] for row in rows]
-        kept = []
-        for text in texts:
-            held = rarest if len(text) > QUERY_WORDS_MAX else list(text)
-            numbers = [number for number in held if number in text][:QUERY_WORDS_MAX] or list(text)[:QUERY_WORDS_MAX]
-            kept.append({number: text[number] for number in numbers})
-        return kept
+    async def _held(self, within: Within, texts: Sequence[Mapping[int, int]]) -> WordCounts:
+        """Give which items hold which of the words of `texts`, MATCHED_MAX items and one more at most."""
+        asked = list(dict.fromkeys(chain.from_iterable(texts)))
+        params, conditions = self._conditions(within)
+        row = await self._session.tx.fetch_one(
+            _statement("lexical", within, conditions),
+            {
+                **params,
+                "hashes": integers_literal(asked),
+                "limit": MATCHED_MAX + 1,
+                "whole_bytes_max": WHOLE_BYTES_MAX,
+            },
+            binary=True,
+        )
+        return read_counts(row, asked)
+
+    async def _frequencies(self, within: Within, texts: Sequence[Mapping[int, int]]) -> dict[int, int]:
+        """Give how many items hold each of the words, of those that occur in scope."""
+        params, conditions = self._conditions(within)
+        hashes = list(dict.fromkeys(chain.from_iterable(texts)))
+        rows = await self._session.tx.fetch_all(
+            _statement("lexical_frequencies", within, conditions),
+            {**params, "hashes": integers_literal(hashes)},
+            binary=True,
+        )
+        return {row["hash"]: row["frequency"] for row in rows}
 
     def _conditions(self, within: Within) -> tuple[dict[str, Any], str]:
         params: dict[str, Any] = {
             "tenant": self._session.tenant,
-            "reader_ids": sorted(within.reader_ids),
-            "path_ids": sorted(within.path_ids),
+            "reader_ids": integers_literal(sorted(within.reader_ids)),
+            "path_ids": integers_literal(sorted(within.path_ids)),
         }
         if within.ids is None:
             return params, ""
-        params["ids"] = sorted(within.ids)
+        params["ids"] = array_literal(tuple(sorted(within.ids)))
         return params, "\n    AND item_id = ANY (%(ids)s::text[])"
 
 

@@ -148,15 +148,15 @@ FROM unnest(%(ids)s::text[], %(from_states)s::int2[], %(to_states)s::int2[]) AS 
 JOIN memoryfs.items i ON i.tenant = %(tenant)s AND i.id = c.id;
 
 -- name: copy_tokens
-COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length,
+COPY memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, words, length,
     session_hash)
 FROM STDIN (FORMAT binary);
 
 -- name: insert_tokens
-INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, counts, length,
+INSERT INTO memoryfs.item_tokens (tenant, item_id, path_id, acl, create_time, expire_time, hashes, words, length,
     session_hash)
 VALUES (%(tenant)s, %(item_id)s, %(path_id)s, %(acl)s::int4[], %(create_time)s, %(expire_time)s, %(hashes)s::int8[],
-    %(counts)s::int2[], %(length)s, %(session_hash)s);
+    %(words)b, %(length)s, %(session_hash)s);
 
 -- name: delete_tokens
 WITH cold AS (DELETE FROM memoryfs.cold_tokens WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]))
@@ -181,16 +181,21 @@ WHERE tenant = %(tenant)s AND model_id = %(model_id)s AND item_id = ANY (%(ids)s
 DELETE FROM memoryfs.parked_vectors WHERE tenant = %(tenant)s AND item_id = ANY (%(ids)s::text[]);
 
 -- name: lexical
--- How often each asked word occurs in every candidate that holds one of them, and how many candidates of which
--- length there are in all; as one row of arrays, since hundreds of rows cost more in the driver than in the server.
+-- The packed words (adapters/word_counts.py) of every candidate that holds an asked one, and how many candidates of which
+-- length there are in all; as one row, since hundreds of rows cost more in the driver than in the server.
 SELECT held.*, whole.*
 FROM (
-    SELECT array_agg(item_id) AS ids, array_agg(length) AS lengths, array_agg(counts) AS counts
+    SELECT array_agg(item_id) AS ids, array_agg(length) AS lengths, array_agg(octet_length(words)) AS sizes,
+        string_agg(words, '') AS words
     FROM (
         SELECT item_id, length,
-            ARRAY(
-                SELECT coalesce(counts[array_position(hashes, asked)], 0) FROM unnest(%(hashes)s::int8[]) AS word (asked)
-            )::int2[] AS counts
+            CASE WHEN octet_length(words) <= %(whole_bytes_max)s THEN words ELSE (
+                SELECT coalesce(string_agg(substring(words FROM 10 * found.place - 9 FOR 10), ''), '')
+                FROM (
+                    SELECT array_position(hashes, word.asked) AS place FROM unnest(%(hashes)s::int8[]) AS word (asked)
+                ) AS found
+                WHERE found.place IS NOT NULL
+            ) END AS words
         FROM memoryfs.item_tokens
         WHERE tenant = %(tenant)s
             AND hashes && %(hashes)s::int8[]
@@ -198,30 +203,6 @@ FROM (
             AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
         LIMIT %(limit)s
     ) AS matched
-) AS held,
-(
-    SELECT count(*) AS item_count, coalesce(avg(length), 1)::float8 AS length_mean
-    FROM memoryfs.item_tokens
-    WHERE tenant = %(tenant)s AND acl && %(reader_ids)s::int4[] AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
-) AS whole;
-
--- name: lexical_many
--- The same for a query of many words, one entry for each of them that an item holds: asking an item for every word
--- costs more than looking once through its words.
-SELECT held.*, whole.*
-FROM (
-    SELECT array_agg(item_id) AS ids, array_agg(length) AS lengths, array_agg(word.hash) AS hashes,
-        array_agg(word.count) AS counts
-    FROM (
-        SELECT item_id, length, hashes, counts
-        FROM memoryfs.item_tokens
-        WHERE tenant = %(tenant)s
-            AND hashes && %(hashes)s::int8[]
-            AND acl && %(reader_ids)s::int4[]
-            AND path_id = ANY (%(path_ids)s::int4[])/*conditions*/
-        LIMIT %(limit)s
-    ) AS matched, unnest(matched.hashes, matched.counts) AS word (hash, count)
-    WHERE word.hash = ANY (%(hashes)s::int8[])
 ) AS held,
 (
     SELECT count(*) AS item_count, coalesce(avg(length), 1)::float8 AS length_mean
