@@ -1,4 +1,4 @@
-"""A small manufacturing business behind HTTP: line data (MES), tickets, CRM and refunds.
+"""A small manufacturing business behind HTTP: line data (MES), tickets, CRM, refunds and the robot of a work group.
 
 Everything that agents could know is drawn at random when it starts, so an answer
 that is right was read here. `counts` says how often each thing was really done.
@@ -13,9 +13,12 @@ import random
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from login import Login
 
 BODY_BYTES_MAX = 65536
 
@@ -30,6 +33,9 @@ class Books:
     orders: dict[str, dict[str, Any]]
     refunds: list[dict[str, Any]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    crm_asked_by: list[str] = field(default_factory=list)
+    """Whom the CRM saw, as its own login says."""
+    group_messages: list[str] = field(default_factory=list)
 
     @classmethod
     def draw(cls, rng: random.Random) -> Books:
@@ -72,17 +78,30 @@ class Refusal(Exception):
         self.code = code
 
 
+@dataclass(frozen=True)
+class Request:
+    """One request, read."""
+
+    method: str
+    parts: list[str]
+    query: dict[str, str]
+    headers: Message
+    body: dict[str, Any]
+
+
 class Business:
     """The rules of the business: one method per thing one can ask of it."""
 
     def __init__(self, books: Books) -> None:
         self.books = books
+        self.login = Login()
         self._lock = threading.Lock()
 
-    def answer(self, method: str, parts: list[str], body: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: Request) -> dict[str, Any]:
         """Give the answer to one request, or raise Refusal."""
+        body = request.body
         with self._lock:
-            match (method, parts):
+            match (request.method, request.parts):
                 case ("GET", ["mes", "lines", name]):
                     self.books.counts["mes.read"] += 1
                     return self._find(self.books.lines, name)
@@ -95,10 +114,41 @@ class Business:
                     del self.books.tickets[name]
                     return {"deleted": name}
                 case ("GET", ["crm", "customers", name]):
-                    return {"id": name, **self._find(self.books.customers, name)}
+                    return self._customer(name, request.headers.get("authorization", ""))
+                case ("POST", ["login", "token"]):
+                    return self._token(request)
+                case ("POST", ["robot", "send"]):
+                    return self._message(request)
                 case ("POST", ["refunds"]):
                     return self._refund(body)
         raise Refusal(404, "no_such_place")
+
+    def _customer(self, name: str, authorization: str) -> dict[str, Any]:
+        """A seller sees the own customers: who asks says the token, which this business gave itself."""
+        user = self.login.user(authorization.removeprefix("Bearer "))
+        if user is None:
+            raise Refusal(401, "no_login")
+        self.books.crm_asked_by.append(user)
+        customer = self._find(self.books.customers, name)
+        if customer["seller"] != user:
+            raise Refusal(404, "not_found")
+        return {"id": name, **customer}
+
+    def _token(self, request: Request) -> dict[str, Any]:
+        try:
+            return self.login.exchange(request.headers.get("authorization", ""), request.body)
+        except PermissionError as refused:
+            raise Refusal(400, str(refused)) from None
+
+    def _message(self, request: Request) -> dict[str, Any]:
+        """As robots of work groups do it: status 200 in any case, and a number that says whether it was taken."""
+        text = request.body.get("text")
+        if request.query.get("key") != self.login.robot_key:
+            return {"errcode": 93000, "errmsg": "invalid webhook url"}
+        if request.body.get("msgtype") != "text" or not isinstance(text, dict):
+            return {"errcode": 40008, "errmsg": "invalid message type"}
+        self.books.group_messages.append(str(text["content"]))
+        return {"errcode": 0, "errmsg": "ok"}
 
     def _refund(self, body: dict[str, Any]) -> dict[str, Any]:
         order = self._find(self.books.orders, str(body.get("order_id")))
@@ -149,9 +199,7 @@ def _handler(business: Business) -> type[BaseHTTPRequestHandler]:
                 size = int(self.headers.get("content-length") or 0)
                 if not 0 <= size <= BODY_BYTES_MAX:
                     raise Refusal(413, "too_large")
-                body = json.loads(self.rfile.read(size) or b"{}")
-                parts = [unquote(part) for part in self.path.split("?")[0].strip("/").split("/")]
-                status, answer = 200, business.answer(self.command, parts, body)
+                status, answer = 200, business.answer(self._read(size))
             except Refusal as refusal:
                 status, answer = refusal.status, {"error": refusal.code}
             except ValueError:
@@ -163,12 +211,27 @@ def _handler(business: Business) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(payload)
 
+        def _read(self, size: int) -> Request:
+            raw, url = self.rfile.read(size), urlsplit(self.path)
+            is_form = self.headers.get_content_type() == "application/x-www-form-urlencoded"
+            return Request(
+                method=self.command,
+                parts=[unquote(part) for part in url.path.strip("/").split("/")],
+                query=_plain(url.query),
+                headers=self.headers,
+                body=_plain(raw.decode()) if is_form else json.loads(raw or b"{}"),
+            )
+
         do_GET = do_POST = do_DELETE = _serve
 
         def log_message(self, format: str, *args: object) -> None:
             """Stay silent: the story is told elsewhere."""
 
     return Handler
+
+
+def _plain(encoded: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(encoded).items()}
 
 
 def main() -> None:

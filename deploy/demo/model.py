@@ -96,6 +96,17 @@ SKILLS: Final = (
         lambda m: {"line": m[1]},
         lambda r: f"Takt time of line {r['line']}: {r['takt_time_s']} s, product {r['product']}, {r['shift']} shift",
     ),
+    Skill("crm__customer", re.compile(r"customer (C-\d+)", re.IGNORECASE), lambda m: {"customer_id": m[1]}),
+    Skill(
+        "mail__send",
+        re.compile(r"mail to (\S+@\S+?): (.+)", re.IGNORECASE),
+        lambda m: {"to": [m[1]], "subject": m[2][:60], "text": m[2]},
+    ),
+    Skill(
+        "group__notify",
+        re.compile(r"告诉班组：(\w+) ?线(.+)"),
+        lambda m: {"line": m[1], "text": m[2].strip()},
+    ),
     Skill("ticket__delete", re.compile(r"delete .*?(TCK-\d+)", re.IGNORECASE), lambda m: {"ticket_id": m[1]}),
     Skill(
         "refund__create",

@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import business_scenes
+import factory
 import memory_scenes
 import scenes
-from business import Books, Business, Server
+from business import Books
 from memoryos_models.scripted import ScriptedServer
 from model import script
 from rich.console import Console
@@ -43,6 +45,11 @@ async def play(stage: Stage, settings: list[str]) -> None:
         ):
             title(stage, number, scene.__doc__)
             await scene(stage)
+        for number, scene in enumerate(
+            (business_scenes.customers, business_scenes.mails, business_scenes.work_group), 11
+        ):
+            title(stage, number, scene.__doc__)
+            await scene(stage)
     finally:
         await stage.close()
         await stage.mos("down")
@@ -55,24 +62,21 @@ def title(stage: Stage, number: int, text: str | None) -> None:
 
 def main() -> int:
     """Play the demo."""
-    parser = argparse.ArgumentParser(description="Plays ten scenes of a small factory on the real services.")
+    parser = argparse.ArgumentParser(description="Plays thirteen scenes of a small factory on the real services.")
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "out" / "demo", help="data folder, made anew")
     data: Path = parser.parse_args().data.absolute()
     shutil.rmtree(data, ignore_errors=True)
     console = Console(width=110, soft_wrap=True)
-    business = Business(Books.draw(random.Random()))
     start = time.monotonic()
-    with Server(business) as server, ScriptedServer(script) as model:
-        settings = [
-            *("--set", f"models.chat_url={model.base_url}", "--set", "models.chat_model=scripted"),
-            *("--set", f"tool-gateway.endpoints={{BUSINESS: '{server.address}'}}"),
-            *("--set", f"tool-gateway.skill_dirs=[{HERE / 'skills'}]"),
-            *("--set", f"harness.agents_dir={HERE / 'agents'}"),
-        ]
+    with factory.running(Books.draw(random.Random())) as outside, ScriptedServer(script) as model:
+        wanted = [f"models.chat_url={model.base_url}", "models.chat_model=scripted", *outside.settings()]
+        settings = [part for setting in wanted for part in ("--set", setting)]
+        outside.business.login.keys_file = data / "keys" / "jwks.json"
         console.print(
-            f"The business is at http://{server.address}; the model is [bold]a script[/] at {model.base_url}."
+            f"The business is at http://{outside.server.address}, its mail server at {outside.post.address}; "
+            f"the model is [bold]a script[/] at {model.base_url}."
         )
-        stage = Stage(data, business, console)
+        stage = Stage(data, outside.business, outside.post, console)
         try:
             asyncio.run(play(stage, settings))
         except SceneFailed as failure:

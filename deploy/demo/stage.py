@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from business import Business
+from factory import PostOffice
 from memoryos_sdk import Client, connect
 from memoryos_sdk.tasks import Step, Task
 from rich.console import Console
@@ -33,6 +34,7 @@ class Stage:
 
     data: Path
     business: Business
+    post: PostOffice
     console: Console
     tokens: dict[str, str] = field(default_factory=dict)
     clients: dict[str, Client] = field(default_factory=dict)
@@ -68,12 +70,13 @@ class Stage:
         task = await self.submit(user, question)
         return await self.ended(user, task.id)
 
-    async def submit(self, user: str, question: str) -> Task:
-        """Put a question to the assistant in a new session, and leave."""
+    async def submit(self, user: str, question: str, *, session_id: str = "") -> Task:
+        """Put a question to the assistant, in a new session unless one is given, and leave."""
         client = await self.client(user)
-        session = await client.sessions.create()
-        self.console.print(f"  [bold]{user}[/] (new session): {escape(question)}")
-        return await client.tasks.submit("assistant", session_id=session.id, input=question)
+        where = "same session" if session_id else "new session"
+        session_id = session_id or (await client.sessions.create()).id
+        self.console.print(f"  [bold]{user}[/] ({where}): {escape(question)}")
+        return await client.tasks.submit("assistant", session_id=session_id, input=question)
 
     async def ended(self, user: str, task_id: str) -> tuple[Task, list[Step]]:
         """Give a task once it has ended, with its steps."""

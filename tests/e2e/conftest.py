@@ -18,7 +18,8 @@ from memoryos_testing.stack import Stack, running_stack
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 sys.path.insert(0, str(DEMO))
 
-from business import Books, Business, Server  # noqa: E402
+import factory  # noqa: E402
+from business import Books, Business  # noqa: E402
 from model import script  # noqa: E402
 
 
@@ -41,17 +42,10 @@ class World:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def world() -> AsyncIterator[World]:
-    business = Business(Books.draw(random.Random(7)))
-    with Server(business) as server, ScriptedServer(script) as model:
-        settings = [
-            f"models.chat_url={model.base_url}",
-            "models.chat_model=scripted",
-            f"tool-gateway.endpoints={{BUSINESS: '{server.address}'}}",
-            f"tool-gateway.skill_dirs=[{DEMO / 'skills'}]",
-            f"harness.agents_dir={DEMO / 'agents'}",
-        ]
+    with factory.running(Books.draw(random.Random(7))) as outside, ScriptedServer(script) as model:
+        settings = [f"models.chat_url={model.base_url}", "models.chat_model=scripted", *outside.settings()]
         async with running_stack(settings=settings) as stack:
-            world = World(stack, business, {}, model)
+            world = World(stack, outside.business, {}, model)
             yield world
             for client in world.clients.values():
                 await client.close()

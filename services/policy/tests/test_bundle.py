@@ -23,7 +23,8 @@ from memoryos_testing.opa import opa_binary
 
 SOURCES = [default_bundle_dir(), default_authz_dir()]
 DEMO_SKILLS = {
-    "mes.takt_time", "ticket.get", "ticket.delete", "crm.customer", "refund.create", "memory.read", "memory.write",
+    "mes.takt_time", "ticket.get", "ticket.delete", "crm.customer", "refund.create", "mail.send", "group.notify",
+    "memory.read", "memory.write",
 }  # fmt: skip
 
 

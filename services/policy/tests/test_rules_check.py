@@ -12,7 +12,7 @@ from memoryos_policy.rules.sample import SampleInvalid, sample_input
 from memoryos_testing.opa import opa_binary
 
 SCHEMA = default_schema_dir() / "input.schema.json"
-DEMO = {"mes.takt_time", "ticket.get", "ticket.delete", "crm.customer", "refund.create"}
+DEMO = {"mes.takt_time", "ticket.get", "ticket.delete", "crm.customer", "refund.create", "mail.send", "group.notify"}
 HEAD = 'package memoryos.skills["x.y"]\n\n'
 ALLOW = 'allow contains {"code": "yes", "text": "Yes."} if '
 

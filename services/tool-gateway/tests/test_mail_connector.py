@@ -201,7 +201,8 @@ async def test_a_password_goes_over_tls_only(tmp_path: Path):
     ("changes", "where"),
     [
 
-               ({"to": "/other"}, "/connector/to"), ({"to": "/missing"}, "/connector/to"), ({"cc": "/subject"}, "/connector/cc"),
+               ({"to": "/other"}, "/connector/to"), ({"to": "/missing"}, "/connector/to"),
+        ({"cc": "/subject"}, "/connector/cc"),
         ({"from": "A <a@b.example>"}, "/connector/from"), ({"from": "a@b.example\nx"}, "/connector/from"),
         ({"username": "bot"}, "/connector/password"), ({"password": "${secret:X}"}, "/connector/password"),
         ({"username": "bot", "password": "${secret:X}"}, "/connector/password"),

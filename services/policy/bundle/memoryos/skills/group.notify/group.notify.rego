@@ -27,4 +27,4 @@ deny contains {"code": "group_link", "text": "The message leads to a place outsi
 
 deny contains finding if some finding in rates.refusals
 
-obligations := rates.obligations
+obligations contains counted if some counted in rates.obligations

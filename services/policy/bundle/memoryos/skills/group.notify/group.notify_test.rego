@@ -37,4 +37,10 @@ test_not_sent_as_something_else if {
 	decide("", {}).decision == "deny"
 }
 
+test_a_rate_that_cannot_be_counted_lets_nothing_through if {
+	uncounted := main.decision with input as told("x")
+		with data.memoryos.limits as {"group.notify": {"rates": [{"name": "x", "per": "nobody", "limit": 1, "window_s": 1}]}}
+	{r.code | some r in uncounted.reasons} == {"rate_not_countable"}
+}
+
 test_listed if decide("", {"purpose": "list"}).decision == "allow"

@@ -49,4 +49,4 @@ deny contains {"code": "mail_recipient_unclear", "text": "Who receives the mail 
 
 deny contains finding if some finding in rates.refusals
 
-obligations := rates.obligations
+obligations contains counted if some counted in rates.obligations

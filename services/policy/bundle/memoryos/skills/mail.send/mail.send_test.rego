@@ -55,4 +55,10 @@ test_not_before_somebody_has_opened_it if {
 
 test_nobody_else if decide(["a@example.com"], {"subject": {"roles": ["reviewer"]}}).decision == "deny"
 
+test_a_rate_that_cannot_be_counted_lets_nothing_through if {
+	uncounted := main.decision with input as mail(["a@example.com"])
+		with data.memoryos.limits as {"mail.send": {"rates": [{"name": "x", "per": "nobody", "limit": 1, "window_s": 1}]}}
+	{r.code | some r in uncounted.reasons} == {"rate_not_countable"}
+}
+
 test_listed if decide([], {"purpose": "list"}).decision == "allow"
