@@ -70,7 +70,7 @@ class TransferServicer(WithParts):
             embedding_model=request.manifest.embedding_model,
             request_id=f"{request.request_id}/{request.part}",
             body=body_of(request),
-            lines=import_lines(request),
+            lines=await import_lines(request),
         )
         counts = await import_items(self._parts, scope(), command)
         return transfer_pb2.ImportResponse(
