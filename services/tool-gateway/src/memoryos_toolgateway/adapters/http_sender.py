@@ -87,7 +87,7 @@ class HttpSender:
 
     def __init__(self, guard: NetworkGuard, tls: ssl.SSLContext) -> None:
         """Take the guard, and what certificates are checked against."""
-        self._guard = guard
+        self.guard = guard
         self._tls = tls
         self._turns = asyncio.Semaphore(REQUESTS_MAX)
 
@@ -120,7 +120,7 @@ class HttpSender:
     async def _one(self, request: RenderedRequest, allowed: tuple[str, ...], limits: Limits, until: float) -> Answer:
         sent = _Progress()
         try:
-            endpoint = self._guard.check(request.endpoint, allowed)
+            endpoint = self.guard.check(request.endpoint, allowed)
             hop = _Hop(request=request, endpoint=endpoint, limits=limits, until=until, progress=sent)
             async with asyncio.timeout_at(until), self._turns:
                 return await self._send(hop)
@@ -150,7 +150,7 @@ class HttpSender:
         connection = httpcore.AsyncHTTPConnection(
             origin=message.url.origin,
             ssl_context=self._tls,
-            network_backend=GuardedBackend(self._guard, hop.endpoint),
+            network_backend=GuardedBackend(self.guard, hop.endpoint),
         )
         try:
             response = await connection.handle_async_request(message)
