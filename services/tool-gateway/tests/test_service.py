@@ -54,7 +54,10 @@ async def test_there_is_no_way_to_an_effect_but_the_one_call(world: World):
 async def test_skills_are_listed_for_who_may_call_them(world: World):
     listed = await world.caller().skills()
     names = [skill.name for skill in listed.skills]
-    assert names == ["crm.customer", "memory.write", "mes.takt_time", "refund.create", "ticket.delete", "ticket.get"]
+    assert names == [
+        "crm.customer", "memory.write", "mes.takt_time", "obliged.do", "obliged.drop", "refund.create",
+        "ticket.delete", "ticket.get",
+    ]  # fmt: skip
     first = await world.caller().skills(page_size=4)
     rest = await world.caller().skills(page_size=4, page_token=first.next_page_token)
     assert [skill.name for skill in (*first.skills, *rest.skills)] == names
