@@ -105,6 +105,17 @@ class Deployment:
         async with await psycopg.AsyncConnection.connect(self.admin_dsn, autocommit=True) as admin:
             await admin.execute("UPDATE core.due_jobs SET due_time = now()")
 
+    async def unfinished(self) -> str:
+        """Give what tells whether work that is under way comes further."""
+        async with await psycopg.AsyncConnection.connect(self.admin_dsn, autocommit=True) as admin:
+            found = await admin.execute(
+                "SELECT coalesce(string_agg(id || phase || done_count || checkpoint::text, ' ' ORDER BY id), '') || ' '"
+                " || (SELECT count(*) FROM memoryfs.index_outbox) || ' ' || (SELECT count(*) FROM memoryfs.item_embeds)"
+                " FROM core.jobs WHERE state <= 2"
+            )
+            row = await found.fetchone()
+        return str(row)
+
     async def kill(self, names: list[str]) -> None:
         """Kill at once, without a word."""
         for name in names:
