@@ -123,7 +123,7 @@ def _secrets(text: str) -> Iterator[Span]:
     for pattern in (_HEADER, _USERINFO):
         yield from (match.span(1) for match in pattern.finditer(text))
     for match in _PASSWORD.finditer(text):
-        if not match[1].isalpha():  # "password: required" is no password
+        if not match[1].rstrip(".,;:)]}").isalpha():  # "password: required." is no password
             yield match.span(1)
     for match in _KEY.finditer(text):
         if _entropy_bits(match[1]) >= _ENTROPY_BITS_MIN and not match[1].isalpha():
