@@ -317,3 +317,17 @@ def test_shapes_without_rules_do_not_compile(label):
     pool.AddSerializedFile(file.SerializeToString())
     with pytest.raises(TypeError):
         compile_checker(pool.FindMessageTypeByName("t.M"))
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ([0.0, -1.5, 1e-45], ""),
+        ([3.4e38, -3.4e38], ""),
+        ([0.0, float("nan")], "values[1]"),
+        ([float("inf"), 1.0], "values[0]"),
+        ([1.0, 1.0, float("-inf")], "values[2]"),
+    ],
+)
+def test_every_number_of_a_vector_is_finite(values, field):
+    assert fields(memoryfs_pb2.Embedding(model="m", values=values)) == [field] * bool(field)

@@ -15,12 +15,12 @@ from memoryos_core.paths import Kind, MemoryPath
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import Moment, changed_item, new_item
 from memoryos_memoryfs.domain.gate import GATE, capped_confidence, gated_state
-from memoryos_memoryfs.domain.items import EventKey, Origin, Payload, Source, State, Trust
+from memoryos_memoryfs.domain.items import EmbedState, EventKey, Origin, Payload, Source, State, Trust
 from memoryos_memoryfs.domain.payloads import decode_payload, encode_payload
 from memoryos_memoryfs.domain.place_keys import event_key_hash, path_key, subtree_end
 from memoryos_memoryfs.domain.settings import effective
 from memoryos_memoryfs.errors import PathNotAllowed, ReadersTooWide
-from memoryos_memoryfs.messages import draft_of, instant, stamp_of
+from memoryos_memoryfs.messages import draft_of, floats_of, instant, stamp_of
 from memoryos_testing import scope_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -188,3 +188,22 @@ def test_enums_have_the_numbers_of_the_proto():
     for ours, theirs in ((State, item_pb2.State), (Trust, item_pb2.Trust), (Origin, item_pb2.Origin)):
         for member in ours:
             assert theirs.Name(member.value).endswith(f"_{member.name}")
+
+
+@pytest.mark.parametrize("model", ["", "usem3-512", "m" * 128])
+@pytest.mark.parametrize("count", [0, 1, 512])
+@pytest.mark.parametrize("unknown", [b"", b"\x98\x06\x01", b"\xa2\x06\x08\0\0\x80?\0\0\x80?"])
+def test_the_numbers_of_a_vector_are_read_whatever_stands_around_them(model, count, unknown):
+    values = [n / 7 for n in range(count)]
+    sent = memoryfs_pb2.Embedding(model=model, values=values).SerializeToString() + unknown
+    embedding = memoryfs_pb2.Embedding.FromString(sent)
+    assert floats_of(embedding).tolist() == list(embedding.values)
+    assert embedding.SerializeToString() == sent
+
+
+def test_an_item_with_its_vector_waits_for_none():
+    given = draft(content="x", embedding=memoryfs_pb2.Embedding(model="m", values=[1.0]))
+    at = replace(moment(), model="m")
+    assert new_item(given, at).embed_state is EmbedState.DONE
+    assert new_item(given, at).embedding_model == "m"
+    assert new_item(draft(content="x"), at).embed_state is EmbedState.PENDING

@@ -88,3 +88,12 @@ def test_any_text_is_the_same_as_item_and_query(text: str) -> None:
     assert all(token and len(token) <= TOKEN_CHARS_MAX and count >= 1 for token, count in tokens.items())
     if len(tokens) <= QUERY_DISTINCT_MAX:
         assert query_tokens(text) == tokens
+
+
+@given(st.text(alphabet="abXY01_'./:@#+- ,;!\t\n\x1c~|=", max_size=40))
+def test_chunks_of_ascii_give_the_runs_that_the_pattern_for_every_script_finds(text: str) -> None:
+    # A letter of another script, alone, sends the text the other way and adds one token.
+    other = dict(item_tokens(f"{text} \u044f"))
+    assert other.pop("\u044f") == 1
+    alone = item_tokens(text)
+    assert dict(alone) == other or not other
