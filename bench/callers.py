@@ -23,7 +23,6 @@ from bench.corpus import MODEL, Items
 
 OWNER, READER, GROUP = "owner", "reader", "sales"
 TIMEOUT_S: Final = 60.0
-SKILL: Final = "mes.takt_time"
 _NUMBERS = itertools.count()
 
 
@@ -95,9 +94,11 @@ def _entry(items: Items, row: int, groups: Sequence[str]) -> memoryfs_pb2.WriteE
 class DecisionCaller:
     """The tool-gateway at Policy, on behalf of an agent of a user."""
 
-    def __init__(self, stack: Stack, channel: grpc.aio.Channel) -> None:
+    def __init__(self, stack: Stack, channel: grpc.aio.Channel, skill: str, arguments: dict[str, Any]) -> None:
         clock, ids = SystemClock(), UlidSource()
         self._ids = ids
+        self._skill = skill
+        self._arguments = arguments
         self._stub = policy_pb2_grpc.PolicyStub(channel)
         self._token = stack.token("bench0", OWNER, roles=("agent",))
         self._service = TokenSigner.load(stack.folder / "keys" / "tool-gateway.pem", clock, ids)
@@ -108,23 +109,25 @@ class DecisionCaller:
             ("authorization", f"Bearer {self._token}"),
             ("x-memoryos-service-token", self._service_token()),
         )
-        arguments = canonical_json({"line": "A"})
+        arguments = canonical_json(self._arguments)
         request = policy_pb2.DecideRequest(
             purpose=policy_pb2.PURPOSE_CALL,
             action=policy_pb2.Action(
-                skill=SKILL,
+                skill=self._skill,
                 version="1",
                 definition_digest=_DIGEST,
-                permissions=["readonly"],
+                permissions=["write"],
                 risk="low",
-                effect_class=policy_pb2.EFFECT_CLASS_READ,
+                effect_class=policy_pb2.EFFECT_CLASS_KEYED,
+                opened=True,
+                egress=policy_pb2.EGRESS_INTERNAL,
             ),
             arguments_json=arguments,
             action_digest=action_digest(
                 tenant="bench0",
                 user=OWNER,
                 chain=(),
-                skill=SKILL,
+                skill=self._skill,
                 version="1",
                 definition_digest=_DIGEST,
                 arguments=arguments,
@@ -132,7 +135,7 @@ class DecisionCaller:
             context=policy_pb2.CallContext(call_id=self._ids.new("call"), attempt=1),
         )
         answer = await self._stub.Decide(request, metadata=metadata, timeout=TIMEOUT_S)
-        if any(reason.code.startswith("policy_error") for reason in answer.decision.reasons):
+        if answer.decision.effect != policy_pb2.EFFECT_ALLOW:
             raise AssertionError("a decision failed")
 
     def _service_token(self) -> str:
@@ -151,15 +154,22 @@ class DecisionCaller:
             "subject": {"tenant": "bench0", "user": OWNER, "roles": ["agent"], "groups": [], "clearance": 0},
             "actor": {"chain": [], "service": "tool-gateway"},
             "action": {
-                "skill": SKILL,
+                "skill": self._skill,
                 "version": "1",
                 "definition_digest": _DIGEST,
-                "permissions": ["readonly"],
-                "effect_class": "read",
+                "permissions": ["write"],
+                "effect_class": "keyed",
                 "risk": "low",
+                "opened": True,
+                "egress": "internal",
+                "destructive": False,
+                "returns": [],
+                "identity": "none",
+                "recipients": [],
+                "sensitive_arguments": [],
             },
             "resource": {"type": "", "id": "", "properties": {}},
-            "args": {"line": "A"},
+            "args": self._arguments,
             "action_digest": "d" * 64,
             "context": {
                 "call_id": self._ids.new("call"),
@@ -168,6 +178,14 @@ class DecisionCaller:
                 "task_id": "",
                 "time": "2026-01-01T00:00:00.000000Z",
                 "review": None,
+                "session_facts": {
+                    "untrusted_content": False,
+                    "personal_data": False,
+                    "sources": [],
+                    "said": [],
+                    "named": [],
+                    "asked": False,
+                },
             },
         }
 

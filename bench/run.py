@@ -1,9 +1,10 @@
 """`make bench`: what our layers cost, as ratios to the raw engines measured in the same run.
 
-python -m bench.run [--scene basic|selectivity|tenants] [--items 100000] [--million] [--quick] [--check] [--out FILE]
+python -m bench.run [--scene basic|decide|selectivity|tenants] [--items 100000] [--million]
+    [--quick] [--check] [--out FILE]
 
-One deployment with PostgreSQL, OPA, policy, MemoryFS and the audit sealer, all
-guards on: tokens, row-level security, sealing, idempotency, audit. Vectors are
+One deployment with PostgreSQL, MemoryFS and the audit sealer, or with policy and
+OPA (decide), all guards on: tokens, row-level security, sealing, idempotency, audit. Vectors are
 given, so the local embedder is not measured. Expected values are for 2 quiet
 cores; on any other machine compare the ratios, and the CPU time a call, which
 busy neighbours change least. Latencies are p50 / p95.
@@ -25,13 +26,13 @@ from memoryos_testing.stack import running_stack
 from rich.console import Console
 from rich.table import Table
 
+from bench.decide import DecideBench
 from bench.figures import Figure, Figures
 from bench.scale import SETTINGS, ScaleBench
 from bench.scenes import Bench
 
-WITHOUT = ("tool-gateway", "harness", "harness-worker")
-WITHOUT_POLICY = (*WITHOUT, "policy", "opa")
-SCENES = ("basic", "selectivity", "tenants")
+WITHOUT = ("tool-gateway", "harness", "harness-worker", "policy", "opa")
+SCENES = ("basic", "decide", "selectivity", "tenants")
 
 
 def main() -> None:
@@ -72,8 +73,10 @@ async def bench(options: argparse.Namespace, settings: list[str], console: Conso
     machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f} at the start"
     console.print(f"{scene}, {machine}, {options.backend}, Python {platform.python_version()}", highlight=False)
     figures = Figures(lambda text: console.print(text, highlight=False))
-    without = WITHOUT if scene == "basic" else WITHOUT_POLICY
-    async with running_stack(without=without, settings=settings) as stack:
+    if scene == "decide":
+        await DecideBench(figures, scale).run()
+        return figures.all
+    async with running_stack(without=WITHOUT, settings=settings) as stack:
         if scene == "basic":
             await Bench(stack, items, scale, figures).run()
         elif scene == "selectivity":

@@ -12,11 +12,11 @@ import numpy as np
 from memoryos_testing.stack import Stack
 from numpy.typing import NDArray
 
-from bench.callers import GROUP, OWNER, READER, DecisionCaller, MemoryCaller
+from bench.callers import GROUP, OWNER, READER, MemoryCaller
 from bench.corpus import Corpus, Items
 from bench.cpu import CpuMeter
 from bench.figures import Figures, recall_at_10
-from bench.raw import RawOpa, RawPostgres, raw_postgres
+from bench.raw import RawPostgres, raw_postgres
 from bench.timing import Call, measure
 
 TENANTS: Final = 100
@@ -45,7 +45,6 @@ class Bench:
         self._kept: dict[int, list[tuple[Items, list[str]]]] = {}
         self._figures = figures
         self._memory = CpuMeter(stack.folder, ["memoryfs", "postgres"])
-        self._policy = CpuMeter(stack.folder, ["policy", "postgres", "opa"])
 
     async def run(self) -> None:
         """Measure in the order of the table."""
@@ -56,8 +55,6 @@ class Bench:
                 for total in (self._items // 10, self._items):
                     await self._fill(channel, raw, total)
                     await self._recall(channel, raw, total)
-            async with grpc.aio.insecure_channel(self._stack.addresses["policy"]) as channel:
-                await self._decide(channel)
 
     def _count(self, full: int) -> int:
         return max(20, int(full * self._scale))
@@ -190,12 +187,3 @@ class Bench:
                     scores[item_id] = float(score)
         edge = sorted(scores.values(), reverse=True)[:10][-1] - 1e-6 if scores else 0.0
         return {item_id: score for item_id, score in scores.items() if score >= edge}
-
-    async def _decide(self, channel: grpc.aio.Channel) -> None:
-        """Decide against a bare OPA call."""
-        caller, opa = DecisionCaller(self._stack, channel), RawOpa(self._stack.folder)
-        count = self._count(500)
-        ours = await measure(lambda _: caller.decide(), count=count, meter=self._policy)
-        base = await measure(lambda _: opa.decide(caller.document()), count=count)
-        self._figures.latency("Decide against bare OPA over HTTP", ours, base, p95_ms_max=8.0)
-        await opa.close()

@@ -52,6 +52,29 @@ async def measure(call: Call, *, count: int, at_once: int = 1, warm: int = 10, m
     return _timing(seconds, elapsed_s, cpu_ms)
 
 
+async def paced(call: Call, *, per_s: float, count: int, meter: CpuMeter | None = None) -> Timing:
+    """Give the timing of `count` calls that come evenly, whether earlier ones have ended or not.
+
+    A call is timed from when it was due: what waits for its turn counts.
+    """
+    seconds: list[float] = []
+    used = meter.read() if meter else {}
+    began = time.perf_counter()
+
+    async def one(number: int) -> None:
+        due = began + number / per_s
+        await asyncio.sleep(due - time.perf_counter())
+        await call(number)
+        seconds.append(time.perf_counter() - due)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(one(number))
+    elapsed_s = time.perf_counter() - began
+    cpu_ms = {name: 1000 * (total - used[name]) / count for name, total in (meter.read() if meter else {}).items()}
+    return _timing(seconds, elapsed_s, cpu_ms)
+
+
 def _timing(seconds: Sequence[float], elapsed_s: float, cpu_ms: Mapping[str, float]) -> Timing:
     cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
     return Timing(

@@ -15,6 +15,12 @@ from memoryos_policy.domain.verdicts import Effect, Reason, Verdict
 
 SEES_ALL: frozenset[str] = frozenset({"auditor", "tenant-admin"})
 """Roles that see every decision of their tenant, with reasons."""
+AUDITOR = "auditor"
+
+
+def sees_inputs(scope: Scope) -> bool:
+    """Tell whether the reader is a person who audits: no agent is shown what others asked for."""
+    return AUDITOR in scope.roles and not scope.chain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,8 @@ class Decision:
     task_id: str
     trace_id: str
     review_id: str
+    input: bytes = b""
+    """The masked input, canonical JSON; only where it was asked for, and empty once its user is erased."""
 
     @property
     def approval(self) -> Approval | None:

@@ -44,7 +44,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """One review, as of the moment it was read. `arguments` is canonical JSON, or empty where not shown."""
+    """One review, as of the moment it was read. `arguments` is canonical JSON, masked, or empty where not shown."""
 
     id: str
     call_id: str
@@ -61,6 +61,11 @@ class Review:
     expire_time: datetime
     resolve_time: datetime | None
     version: int
+    skill_version: str = ""
+    effect_class: str = ""
+    risk: str = ""
+    resource_type: str = ""
+    resource_id: str = ""
     votes: tuple[Vote, ...] = ()
     arguments: bytes = b""
 
@@ -97,8 +102,8 @@ def seen_by(review: Review, scope: Scope) -> Review:
     if shows_arguments(review, scope):
         return review
     if AUDITOR in scope.roles:
-        return replace(review, arguments=b"")
-    return replace(review, arguments=b"", reasons=(), votes=())
+        return replace(review, arguments=b"", resource_id="")
+    return replace(review, arguments=b"", resource_id="", reasons=(), risk="", votes=())
 
 
 def check_may_resolve(review: Review, scope: Scope) -> None:
