@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from memoryos_core.canonical import JsonValue, canonical_json
+from memoryos_core.canonical import JsonValue, canonical_json, parse_json
 from memoryos_core.config import ConfigError
+from memoryos_core.errors import InvalidField
 
 from memoryos_toolgateway.adapters.http_sender import Contact, HttpSender, Limits
 from memoryos_toolgateway.config import NotifyChannel
@@ -41,7 +42,7 @@ class WebhookNotifier:
             _log.error("nobody was notified: the channel is unknown or its URL cannot be used")
             return False
         answer = await self._sender.send(request, Limits(timeout_s=NOTIFY_S_MAX, bytes_max=_ANSWER_BYTES_MAX))
-        taken = answer.contact is Contact.ANSWERED and 200 <= answer.status < 300
+        taken = answer.contact is Contact.ANSWERED and 200 <= answer.status < 300 and _taken(answer.body)
         if not taken:
             _log.warning("nobody was notified", extra={"contact": answer.contact, "status": answer.status})
         return taken
@@ -73,3 +74,12 @@ def _message(robot: str, text: str) -> JsonValue:
     if robot == "feishu":
         return {"msg_type": "text", "content": {"text": text}}
     return {"text": text}
+
+
+def _taken(body: bytes) -> bool:
+    """Tell whether an answer of success is one: robots refuse with status 200 and a number."""
+    try:
+        found = parse_json(body, max_bytes=_ANSWER_BYTES_MAX)
+    except InvalidField:
+        return True
+    return not isinstance(found, dict) or not (found.get("errcode") or found.get("code"))
