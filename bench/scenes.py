@@ -49,12 +49,14 @@ class Bench:
     async def run(self) -> None:
         """Measure in the order of the table."""
         options = [("grpc.max_receive_message_length", 64 * 1024 * 1024)]
-        async with raw_postgres(self._stack.folder) as raw:
-            async with grpc.aio.insecure_channel(self._stack.addresses["memoryfs"], options=options) as channel:
-                await self._single(channel, raw)
-                for total in (self._items // 10, self._items):
-                    await self._fill(channel, raw, total)
-                    await self._recall(channel, raw, total)
+        async with (
+            raw_postgres(self._stack.folder) as raw,
+            grpc.aio.insecure_channel(self._stack.addresses["memoryfs"], options=options) as channel,
+        ):
+            await self._single(channel, raw)
+            for total in (self._items // 10, self._items):
+                await self._fill(channel, raw, total)
+                await self._recall(channel, raw, total)
 
     def _count(self, full: int) -> int:
         return max(20, int(full * self._scale))

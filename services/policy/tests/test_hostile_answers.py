@@ -109,7 +109,7 @@ def kind_of(value: Any) -> str:
 
 
 BAD_VALUES: dict[str, list[Any]] = {
-    "decision": ["ALLOW", "Allow", "deny, allow", "allow ", " allow", "аllow", "allow\u0000", "permit", "yes", "", "alow"],
+    "decision": ["ALLOW", "Allow", "deny, allow", "allow ", " allow", "аllow", "allow\u0000", "", "alow"],
     "risk": ["LOW", "none", "", "lоw", "low\n"],
     "code": ["", "Yes", "y e s", "é", "1a", "a" * 129, "a\u0000"],
     "policy": ["", "1a", "a b", "a" * 257, "data.memoryos\u0000"],

@@ -81,7 +81,8 @@ def _name(text: str) -> str:
     elif not text.lower().startswith(("http://", "https://")):
         return ""
     try:
-        host = urlsplit(text).hostname or ""
+        parts = urlsplit(text)
+        host = parts.hostname or "" if parts.port != 0 else ""  # a port that is no number raises
     except ValueError:
         return ""
     return host.removeprefix("www.") if _HOST.fullmatch(host) else ""
