@@ -87,14 +87,10 @@ class PgItems:
         await self._index.put(after, fresh=True)
         await note_working(self._session, [change.after.item for change in items])
 
-    async def find(self, ids: Sequence[str]) -> dict[str, Item]:
+    async def find(self, ids: Sequence[str], *, last: bool = False) -> dict[str, Item]:
         """See `ItemStore.find`."""
-        return await self._load("find_items", ids)
-
-    async def find_last(self, ids: Sequence[str]) -> dict[str, Item]:
-        """See `ItemStore.find_last`."""
-        if not ids:
-            return {}
+        if not ids or not last:
+            return await self._load("find_items", ids)
         plan_once(self._session)
         params = {"tenant": self._session.tenant, "ids": array_literal(tuple(ids))}
         rows = await self._tx.fetch_last(_QUERIES["find_items"], params, binary=True)

@@ -182,11 +182,11 @@ class ItemStore(Protocol):
     async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
         """Replace locked rows; each row before becomes history, its vector with it. Index rows follow the new state."""
 
-    async def find(self, ids: Sequence[str]) -> dict[str, Item]:
-        """Give those of `ids` that the caller may read, in any state."""
+    async def find(self, ids: Sequence[str], *, last: bool = False) -> dict[str, Item]:
+        """Give those of `ids` that the caller may read, in any state.
 
-    async def find_last(self, ids: Sequence[str]) -> dict[str, Item]:
-        """Do the same and end the transaction, in one; what is asked afterwards is a transaction of its own."""
+        `last`: the transaction ends with it, in one; what is asked afterwards is a transaction of its own.
+        """
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Item]:
         """Give those of `ids` that the caller may change, locked in order of id until the transaction ends.

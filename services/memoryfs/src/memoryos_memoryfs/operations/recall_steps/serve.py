@@ -70,7 +70,7 @@ async def serve(
     refused = 0
     for start in range(0, len(candidates), count):
         some = candidates[start : start + count]
-        found = await work.items.find_last([candidate.id for candidate in some])
+        found = await work.items.find([candidate.id for candidate in some], last=True)
         for candidate in some:
             item = found.get(candidate.id)
             if item is not None and served(scope, look, item, now):
