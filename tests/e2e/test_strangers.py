@@ -210,6 +210,10 @@ def attempts(owned: dict[str, str]) -> dict[str, Attempt]:
             {INVALID},
         ),
         "ToolGateway/GetCall": (gateway.GetCallRequest(id=owned["call"]), nobody),
+        "ToolGateway/ListCalls": (gateway.ListCallsRequest(), None),
+        "ToolGateway/WatchCall": (gateway.WatchCallRequest(id=owned["call"]), nobody),
+        "ToolGateway/CancelCall": (gateway.CancelCallRequest(id=owned["call"]), nobody),
+        "ToolGateway/ReconcileCall": (gateway.ReconcileCallRequest(id=owned["call"]), nobody),
         "Sessions/CreateSession": (sessions.CreateSessionRequest(request_id=fresh()), None),
         "Sessions/GetSession": (sessions.GetSessionRequest(id=owned["session"]), nobody),
         "Sessions/AppendMessages": (
@@ -242,7 +246,7 @@ async def send(world: World, token: str, method: str, request: Any) -> Any:
         answer = call(request, metadata=metadata, timeout=20)
         if name == "Watch":  # it has no end: what comes at once is what there is
             return [await asyncio.wait_for(answer.read(), 20)]
-        if name in ("WatchTask", "WatchJob", "Export"):
+        if name in ("WatchTask", "WatchJob", "WatchCall", "Export"):
             return [event async for event in answer]
         waiting: Awaitable[Any] = answer
         return await waiting
