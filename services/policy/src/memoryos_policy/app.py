@@ -16,10 +16,13 @@ from memoryos_service import GROUND_SECTIONS, open_ground
 from memoryos_service.erasure import ErasureServicer
 
 from memoryos_policy.adapters.bundle_source import BundleSource
+from memoryos_policy.adapters.decision_log import PostgresDecisionLog
 from memoryos_policy.adapters.decision_store import PostgresDecisionStore
 from memoryos_policy.adapters.erasure import HOLDINGS
 from memoryos_policy.adapters.fresh import FreshDecisionPoint
+from memoryos_policy.adapters.kept_rules import PostgresKeptRules
 from memoryos_policy.adapters.opa import OpaDecisionPoint
+from memoryos_policy.adapters.review_log import PostgresReviewLog
 from memoryos_policy.adapters.review_store import PostgresReviewStore
 from memoryos_policy.bundles import default_bundle_dir
 from memoryos_policy.config import PolicySection
@@ -47,18 +50,23 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         opa = OpaDecisionPoint(section, token)
         await opa.start()
         stack.push_async_callback(opa.close)
-        source = BundleSource(section.bundle_dir or default_bundle_dir(), clock)
+        rules = PostgresKeptRules(database, section.opa_binary)
+        source = BundleSource(section.bundle_dir or default_bundle_dir(), clock, rules)
         await source.read()
         decision_point = FreshDecisionPoint(opa, source, section.stale_after_s, clock)
         decisions = PostgresDecisionStore(database, keyring, ids, clock)
+        log = PostgresDecisionLog(database, keyring)
         reviews = PostgresReviewStore(database, keyring, Idempotency(keyring), ids)
         server = ground.server(
             [
                 (
                     policy_pb2_grpc.add_PolicyServicer_to_server,
-                    PolicyServicer(DecideActions(decisions, decision_point, clock), decisions),
+                    PolicyServicer(DecideActions(decisions, decision_point, clock), log, rules, clock),
                 ),
-                (reviews_pb2_grpc.add_ReviewsServicer_to_server, ReviewsServicer(reviews)),
+                (
+                    reviews_pb2_grpc.add_ReviewsServicer_to_server,
+                    ReviewsServicer(reviews, PostgresReviewLog(database, keyring), clock),
+                ),
                 (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, HOLDINGS)),
             ]
         )

@@ -22,6 +22,7 @@ ROOT: Final = "memoryos"
 """The only part of the data document that a bundle may own: not `system`, where OPA's own authorisation lives."""
 FILES_MAX: Final = 2_000
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
+ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _TEST_SUFFIX: Final = "_test.rego"
 
 
@@ -95,12 +96,26 @@ def build_bundle(source: Path, out_dir: Path) -> Bundle:
     files = read_files(source)
     revision = revision_of(files)
     path = out_dir / f"{revision}.tar.gz"
-    manifest = canonical_json({"revision": revision, "roots": [ROOT], "rego_version": 1})
     out_dir.mkdir(parents=True, exist_ok=True)
     scratch = out_dir / f".{revision}.{os.getpid()}"
-    scratch.write_bytes(_archive({**files, ".manifest": manifest}))
+    scratch.write_bytes(archive_of(files))
     scratch.replace(path)
     return Bundle(revision, path)
+
+
+def archive_of(files: dict[str, bytes]) -> bytes:
+    """Give the archive of these files, with their manifest. Raises BundleInvalid for one that is too large to keep."""
+    manifest = canonical_json({"revision": revision_of(files), "roots": [ROOT], "rego_version": 1})
+    archive = _archive({**files, ".manifest": manifest})
+    if len(archive) > ARCHIVE_BYTES_MAX:
+        raise BundleInvalid(f"the archive has more than {ARCHIVE_BYTES_MAX} bytes")
+    return archive
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Write the files of an archive of ours into a folder."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        tar.extractall(folder, filter="data")
 
 
 def skill_names(source: Path) -> frozenset[str]:

@@ -30,6 +30,8 @@ class PolicySection(Section):
     """File with the bearer token that OPA demands."""
     bundle_dir: ConfigPath | None = None
     """Folder of the rules that `mos up` gives to OPA; none: those that come with Memory OS."""
+    opa_binary: ConfigPath | None = None
+    """The opa executable that decisions are explained with; none: they are not. `mos up` names the one it runs."""
     opa_timeout_s: float = Field(default=1.0, gt=0, le=10)
     """Everything about one question, connecting included; later is a deny."""
     probe_interval_s: float = Field(default=1.0, gt=0, le=60)

@@ -59,3 +59,45 @@ class ReviewNotAsked(MemoryOSError):
 
     code = Code.FAILED_PRECONDITION
     reason = "REVIEW_NOT_ASKED"
+
+
+class InputsForAuditors(MemoryOSError):
+    """What rules saw, and what they said, is for people who audit."""
+
+    code = Code.PERMISSION_DENIED
+    reason = "AUDITORS_ONLY"
+
+
+class DecidedWithoutRules(MemoryOSError):
+    """No rules spoke: the decision stands for a fault, which its reason names."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "DECIDED_WITHOUT_RULES"
+
+
+class InputErased(MemoryOSError):
+    """What the rules saw was erased with the person whom it was about."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "INPUT_ERASED"
+
+
+class BundleNotKept(MemoryOSError):
+    """The rules of this revision were not kept."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "BUNDLE_NOT_KEPT"
+
+
+class ExplainNotConfigured(MemoryOSError):
+    """The policy service has no opa to ask again: policy.opa_binary is not set."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "EXPLAIN_NOT_CONFIGURED"
+
+
+class ExplainFailed(MemoryOSError):
+    """The rules of this revision gave no usable answer this time."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "EXPLAIN_FAILED"

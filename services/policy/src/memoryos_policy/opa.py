@@ -24,8 +24,9 @@ from memoryos_policy.bundles import build_bundle, default_authz_dir, default_bun
 HOST: Final = "127.0.0.1"
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 """An input is at most 256 kB of arguments and 16 kB of resource; more is no question of ours."""
-ENVIRONMENT: Final[dict[str, str]] = {}
-"""Empty: rules can read OPA's environment (opa.runtime), and OPA_RUN_… variables would change its flags."""
+ENVIRONMENT: Final[dict[str, str]] = {"GOGC": "400"}
+"""Nothing of ours: rules can read OPA's environment (opa.runtime), and OPA_RUN_… variables would change its flags.
+With GOGC the rules of 1,000 skills are walked by the collector a quarter as often, for 80 MB more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Decisions in PostgreSQL: what they are made from, keeping them, reading them back."""
+"""Decisions in PostgreSQL: what they are made from, and keeping them. They are read by decision_log.py."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from memoryos_audit import record
-from memoryos_core.canonical import canonical_json
 from memoryos_core.clock import Clock
 from memoryos_core.ids import IdSource
-from memoryos_core.paging import PageTokens
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import KeyRing, TenantKeys
 from memoryos_postgres import Database, Tx, queries
@@ -18,13 +16,10 @@ from memoryos_postgres.transaction import Row
 from memoryos_telemetry.context import current_trace_id
 
 from memoryos_policy.adapters.decision_commits import DecisionCommits
-from memoryos_policy.adapters.decision_rows import NewDecision, decision_of, kept, listing_event
+from memoryos_policy.adapters.decision_rows import NewDecision, kept, listing_event
 from memoryos_policy.domain.decisions import Decision, Draft
 from memoryos_policy.domain.questions import Circumstances, Question, ReviewFacts, Session
-from memoryos_policy.errors import DecisionNotFound
-from memoryos_policy.ports import DecisionFilter, Page
 
-_LIST_METHOD: Final = "memoryos.policy.v1.Policy/ListDecisions"
 _QUERIES: Final = queries.load("memoryos_policy")
 _CIRCUMSTANCES: Final = _QUERIES["circumstances"].replace("/*session_facts*/", FACTS)
 
@@ -70,38 +65,6 @@ class PostgresDecisionStore:
             kept(NewDecision(scope=scope, draft=draft, id="", digest_hmac="", trace_id=trace_id), now)
             for draft in drafts
         ]
-
-    async def find(self, scope: Scope, decision_id: str) -> Decision:
-        """See DecisionStore."""
-        async with self._database.scoped(scope) as tx:
-            params = {"tenant": scope.tenant, "decision_id": decision_id}
-            row = await tx.fetch_one(_QUERIES["decision"], params)
-        if row is None:
-            raise DecisionNotFound
-        return decision_of(row)
-
-    async def newest(self, scope: Scope, wanted: DecisionFilter, page: Page) -> tuple[Sequence[Decision], str]:
-        """See DecisionStore."""
-        effect = wanted.effect.value if wanted.effect else None
-        filter_bytes = canonical_json([wanted.user, wanted.call_id, effect])
-        async with self._database.scoped(scope) as tx:
-            tokens = PageTokens((await self._keyring.tenant_keys(tx, scope.tenant)).pages)
-            position = tokens.decode(scope, _LIST_METHOD, filter_bytes, page.token)
-            rows = await tx.fetch_all(
-                _QUERIES["decisions_newest"],
-                {
-                    "tenant": scope.tenant,
-                    "user": wanted.user,
-                    "chain": list(scope.chain),
-                    "call_id": wanted.call_id,
-                    "effect": effect,
-                    "before": position[0] if position else None,
-                    "limit": page.size + 1,
-                },
-            )
-        decisions = [decision_of(row) for row in rows[: page.size]]
-        more = len(rows) > page.size
-        return decisions, tokens.encode(scope, _LIST_METHOD, filter_bytes, (decisions[-1].id,)) if more else ""
 
 
 def _review(row: Row | None, keys: TenantKeys, question: Question) -> ReviewFacts | None:

@@ -39,7 +39,7 @@ INPUT_BYTES_MAX: Final = 512 * 1024
 ANSWER_DEPTH_MAX: Final = 16
 CONNECTIONS_MAX: Final = 32
 QUEUE_S_MAX: Final = 4.0
-"""How long a question may wait for a connection before its own time begins: a listing asks 500 at once."""
+"""How long a question may wait for a connection while others are answered: a listing asks 500 at once."""
 _PROBE: Final = {"version": 1, "purpose": "probe"}
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,7 @@ class OpaDecisionPoint:
         )
         self._limit = asyncio.Semaphore(CONNECTIONS_MAX)
         self._answered = False
+        self._last_answer = 0.0
 
     async def start(self) -> None:
         """Open the connection pool; OPA need not be up yet."""
@@ -88,8 +89,7 @@ class OpaDecisionPoint:
 
     async def _asked(self, document: Mapping[str, Any]) -> Verdict:
         try:
-            async with asyncio.timeout(self._timeout_s + QUEUE_S_MAX), self._limit, asyncio.timeout(self._timeout_s):
-                verdict = parse_answer(await self._ask(document))
+            verdict = await self._in_turn(document)
         except Missing:
             self._answered = True
             return refusal(POLICY_MISSING, "The policy engine has no policies.")
@@ -110,6 +110,33 @@ class OpaDecisionPoint:
         self._answered = True
         return verdict
 
+    async def _in_turn(self, document: Mapping[str, Any]) -> Verdict:
+        """Ask on one of few connections. The time of a question begins when it comes, and anew while it waits for a
+        connection whenever OPA has answered another: a crowd waits its turn, and a hung OPA holds nobody longer."""
+        loop = asyncio.get_running_loop()
+        came = loop.time()
+        if self._limit.locked():
+            while True:
+                try:
+                    async with asyncio.timeout_at(self._deadline(came)):
+                        await self._limit.acquire()
+                    break
+                except TimeoutError:
+                    if self._deadline(came) <= loop.time():
+                        raise
+        else:
+            await self._limit.acquire()  # does not wait
+        try:
+            async with asyncio.timeout_at(self._deadline(came)):
+                answer = await self._ask(document)
+        finally:
+            self._limit.release()
+        self._last_answer = loop.time()
+        return parse_answer(answer)
+
+    def _deadline(self, came: float) -> float:
+        return min(max(came, self._last_answer), came + QUEUE_S_MAX) + self._timeout_s
+
     async def _ask(self, document: Mapping[str, Any]) -> JsonValue:
         try:
             return await self._query(document)
@@ -129,7 +156,7 @@ class _ClosedClient(AsyncOpaClient):  # type: ignore[misc]
         self._session = aiohttp.ClientSession(
             headers=self.headers,
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
-            timeout=aiohttp.ClientTimeout(total=self.timeout),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # one deadline rules, and it is ours
             json_serialize=_serialize,
             auto_decompress=False,
             trust_env=False,

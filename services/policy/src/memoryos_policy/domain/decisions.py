@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from memoryos_core.canonical import JsonValue
 from memoryos_core.scope import Scope
 
 from memoryos_policy.domain.obligations import Approval, Obligation, approval_in
 from memoryos_policy.domain.questions import Question
+from memoryos_policy.domain.reviews import AUDITOR
 from memoryos_policy.domain.verdicts import Effect, Reason, Verdict
 
 SEES_ALL: frozenset[str] = frozenset({"auditor", "tenant-admin"})
 """Roles that see every decision of their tenant, with reasons."""
-AUDITOR = "auditor"
 
 
 def sees_inputs(scope: Scope) -> bool:
@@ -78,3 +79,32 @@ class Decision:
     def seen_by(self, scope: Scope) -> Decision:
         """Give what a reader may see: reasons are for auditors only."""
         return self if scope.roles & SEES_ALL else replace(self, reasons=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A decision with what it was made from. `document` is the input as the rules saw it, None once it was erased;
+    `rewrites` are the values of its rewrites, which the decision itself withholds."""
+
+    decision: Decision
+    document: Mapping[str, Any] | None
+    rewrites: Sequence[JsonValue]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fired:
+    """A rule that was true: its file within the bundle, the line of its head from 1, and the head as written."""
+
+    file: str
+    line: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A decision as it was kept and as its rules make it again, and whether both say the same."""
+
+    kept: Decision
+    again: Decision
+    same: bool
+    fired: Sequence[Fired]

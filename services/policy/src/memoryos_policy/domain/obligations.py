@@ -131,6 +131,13 @@ def without_values(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "patches": [{"pointer": patch["pointer"]} for patch in document["patches"]]}
 
 
+def withheld(obligation: Obligation) -> Obligation:
+    """Give an obligation without the values that a rewrite puts in."""
+    if not isinstance(obligation, RewriteArgs):
+        return obligation
+    return RewriteArgs(tuple(Patch(patch.pointer, None, withheld=True) for patch in obligation.patches))
+
+
 def values_of(obligations: Iterable[Obligation]) -> list[JsonValue]:
     """Give the values that rewrites put in, in their order."""
     return [patch.value for one in obligations if isinstance(one, RewriteArgs) for patch in one.patches]

@@ -9,18 +9,10 @@ from typing import Any, Final
 
 from memoryos_core.canonical import canonical_json
 
+from memoryos_policy.domain.decisions import Fired
 from memoryos_policy.rules.opa_command import OpaCommand, OpaFailed
 
 QUERY: Final = "data.memoryos.main.decision"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Fired:
-    """A rule that was true: its file within the bundle, the line of its head from 1, and the head as written."""
-
-    file: str
-    line: int
-    head: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

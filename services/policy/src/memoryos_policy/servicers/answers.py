@@ -9,12 +9,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from memoryos.policy.v1 import policy_pb2, reviews_pb2
 from memoryos.type.v1 import common_pb2
 
-from memoryos_policy.domain.decisions import Decision
+from memoryos_policy.domain.decisions import Decision, Explanation
 from memoryos_policy.domain.reviews import Review, ReviewState, Verdict
 from memoryos_policy.servicers.obligations import obligation_message
-from memoryos_policy.servicers.requests import EFFECTS
+from memoryos_policy.servicers.requests import EFFECT_CLASSES, EFFECTS
 
 _EFFECT_VALUES: Final = {effect: value for value, effect in EFFECTS.items()}
+_EFFECT_CLASS_VALUES: Final = {effect_class.value: value for value, effect_class in EFFECT_CLASSES.items()}
 STATES: Final = {
     reviews_pb2.REVIEW_STATE_PENDING: ReviewState.PENDING,
     reviews_pb2.REVIEW_STATE_APPROVED: ReviewState.APPROVED,
@@ -47,11 +48,22 @@ def decision_message(decision: Decision) -> policy_pb2.Decision:
         risk=decision.risk,
         session_id=decision.session_id,
         task_id=decision.task_id,
+        input_json=decision.input,
     )
     if decision.bundle_age is not None:
         message.bundle_age.FromTimedelta(decision.bundle_age)
     message.obligations.extend(map(obligation_message, decision.obligations))
     return message
+
+
+def explanation_message(explanation: Explanation) -> policy_pb2.ExplainDecisionResponse:
+    """Give the message of an explanation."""
+    return policy_pb2.ExplainDecisionResponse(
+        kept=decision_message(explanation.kept),
+        again=decision_message(explanation.again),
+        same=explanation.same,
+        fired=[policy_pb2.FiredRule(file=one.file, line=one.line, head=one.head) for one in explanation.fired],
+    )
 
 
 def review_message(review: Review) -> reviews_pb2.Review:
@@ -80,6 +92,11 @@ def review_message(review: Review) -> reviews_pb2.Review:
         expire_time=_time(review.expire_time),
         etag=str(review.version),
         reasons=review.reasons,
+        skill_version=review.skill_version,
+        effect_class=_EFFECT_CLASS_VALUES.get(review.effect_class, policy_pb2.EFFECT_CLASS_UNSPECIFIED),
+        risk=review.risk,
+        resource_type=review.resource_type,
+        resource_id=review.resource_id,
     )
     if review.resolve_time is not None:
         message.resolve_time.CopyFrom(_time(review.resolve_time))

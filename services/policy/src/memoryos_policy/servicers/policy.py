@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc
-from memoryos_core.errors import DependencyUnavailable, InvalidField, ServiceTokenRequired
+from memoryos_core.clock import Clock
+from memoryos_core.errors import ServiceTokenRequired
 from memoryos_grpc.caller import Caller, caller
 from memoryos_grpc.caller import scope as caller_scope
 from memoryos_telemetry import names
@@ -14,18 +16,22 @@ from opentelemetry import trace
 
 from memoryos_policy.domain.decisions import Decision
 from memoryos_policy.operations.decide_actions import DecideActions
+from memoryos_policy.operations.explain_decision import explain_decision
 from memoryos_policy.operations.read_decisions import get_decision, list_decisions
-from memoryos_policy.ports import DecisionFilter, DecisionStore
-from memoryos_policy.servicers.answers import decision_message
-from memoryos_policy.servicers.requests import EFFECTS, page_of, question_of
+from memoryos_policy.operations.watch_decisions import watch_decisions
+from memoryos_policy.ports import DecisionLog, KeptRules
+from memoryos_policy.servicers.answers import decision_message, explanation_message
+from memoryos_policy.servicers.requests import effect_of, filter_of, page_of, question_of, with_input
 
 
 class PolicyServicer(policy_pb2_grpc.PolicyServicer):
     """Decisions."""
 
-    def __init__(self, decide: DecideActions, store: DecisionStore) -> None:
+    def __init__(self, decide: DecideActions, log: DecisionLog, rules: KeptRules, clock: Clock) -> None:
         self._decide = decide
-        self._store = store
+        self._log = log
+        self._rules = rules
+        self._clock = clock
 
     async def Decide(self, request: policy_pb2.DecideRequest, context: Any) -> policy_pb2.DecideResponse:
         """Decide one action and keep the decision."""
@@ -45,18 +51,17 @@ class PolicyServicer(policy_pb2_grpc.PolicyServicer):
 
     async def GetDecision(self, request: policy_pb2.GetDecisionRequest, context: Any) -> policy_pb2.GetDecisionResponse:
         """Give one kept decision."""
-        decision = await get_decision(self._store, caller_scope(), request.id)
+        decision = await get_decision(self._log, caller_scope(), request.id, with_input=with_input(request.view))
         return policy_pb2.GetDecisionResponse(decision=decision_message(decision))
 
     async def ListDecisions(
         self, request: policy_pb2.ListDecisionsRequest, context: Any
     ) -> policy_pb2.ListDecisionsResponse:
         """List kept decisions, newest first."""
-        if request.effect and request.effect not in EFFECTS:
-            raise InvalidField.of("effect", "is not a known effect")
-        wanted = DecisionFilter(user=None, call_id=request.call_id, effect=EFFECTS.get(request.effect))
         page = page_of(request.page_size, request.page_token)
-        decisions, next_token = await list_decisions(self._store, caller_scope(), wanted, page)
+        decisions, next_token = await list_decisions(
+            self._log, caller_scope(), filter_of(request), page, with_input=with_input(request.view)
+        )
         return policy_pb2.ListDecisionsResponse(
             decisions=[decision_message(decision) for decision in decisions], next_page_token=next_token
         )
@@ -65,14 +70,19 @@ class PolicyServicer(policy_pb2_grpc.PolicyServicer):
         self, request: policy_pb2.WatchDecisionsRequest, context: Any
     ) -> AsyncIterator[policy_pb2.WatchDecisionsResponse]:
         """Stream decisions as they are kept."""
-        raise DependencyUnavailable
-        yield
+        effect = effect_of(request.effect)
+        async with aclosing(
+            watch_decisions(self._log, self._clock, caller_scope(), effect, request.position)
+        ) as decisions:
+            async for decision, position in decisions:
+                message = decision_message(decision) if decision else None
+                yield policy_pb2.WatchDecisionsResponse(decision=message, position=position)
 
     async def ExplainDecision(
         self, request: policy_pb2.ExplainDecisionRequest, context: Any
     ) -> policy_pb2.ExplainDecisionResponse:
         """Ask the revision that decided once more."""
-        raise DependencyUnavailable
+        return explanation_message(await explain_decision(self._log, self._rules, caller_scope(), request.id))
 
 
 def _service(who: Caller) -> str:

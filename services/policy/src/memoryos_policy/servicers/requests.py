@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from datetime import UTC, datetime
+from typing import Final, TypeVar, cast
 
 from memoryos.policy.v1 import policy_pb2
 from memoryos_core.canonical import JsonValue, parse_json
@@ -13,7 +14,7 @@ from memoryos_core.errors import InvalidField
 from memoryos_policy.domain.questions import Action, EffectClass, Purpose, Question, Resource
 from memoryos_policy.domain.spoken import texts_of
 from memoryos_policy.domain.verdicts import RISKS, Effect
-from memoryos_policy.ports import Page
+from memoryos_policy.ports import DecisionFilter, Page
 
 PAGE_SIZE: Final = 50
 ARGUMENTS_BYTES_MAX: Final = 262_144
@@ -22,7 +23,7 @@ RETURNS: Final = frozenset({"untrusted", "personal"})
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 
-_EFFECT_CLASSES: Final = {
+EFFECT_CLASSES: Final = {
     policy_pb2.EFFECT_CLASS_READ: EffectClass.READ,
     policy_pb2.EFFECT_CLASS_IDEMPOTENT: EffectClass.IDEMPOTENT,
     policy_pb2.EFFECT_CLASS_KEYED: EffectClass.KEYED,
@@ -45,6 +46,16 @@ EFFECTS: Final = {
 }
 
 
+_VIEWS: Final[Mapping[int, bool]] = {
+    policy_pb2.DECISION_VIEW_UNSPECIFIED: False,
+    policy_pb2.DECISION_VIEW_BASIC: False,
+    policy_pb2.DECISION_VIEW_INPUT: True,
+}
+_TIME_MIN: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_TIME_MAX: Final = datetime(9998, 1, 1, tzinfo=UTC)
+V = TypeVar("V")
+
+
 def question_of(request: policy_pb2.DecideRequest, field: str = "") -> Question:
     """Give the question of one request; `field` is the path of the request in a batch, for violations."""
     if request.purpose == policy_pb2.PURPOSE_CALL:
@@ -52,6 +63,32 @@ def question_of(request: policy_pb2.DecideRequest, field: str = "") -> Question:
     if request.purpose == policy_pb2.PURPOSE_LIST:
         return _listing(request, field)
     raise InvalidField.of(f"{field}purpose", "must be PURPOSE_CALL or PURPOSE_LIST")
+
+
+def filter_of(request: policy_pb2.ListDecisionsRequest) -> DecisionFilter:
+    """Give which decisions are asked for."""
+    return DecisionFilter(
+        user=request.user,
+        skill=request.skill,
+        call_id=request.call_id,
+        trace_id=request.trace_id,
+        review_id=request.review_id,
+        effect=effect_of(request.effect),
+        reason_code=request.reason_code,
+        policy=request.policy,
+        from_time=_time(request, "from_time"),
+        until_time=_time(request, "until_time"),
+    )
+
+
+def effect_of(value: int) -> Effect | None:
+    """Give the effect that is asked for; UNSPECIFIED is none in particular."""
+    return _known({int(known): effect for known, effect in EFFECTS.items()}, value, "effect") if value else None
+
+
+def with_input(view: int) -> bool:
+    """Tell whether the view shows inputs."""
+    return _known(_VIEWS, view, "view")
 
 
 def page_of(page_size: int, page_token: str) -> Page:
@@ -101,7 +138,7 @@ def _listing(request: policy_pb2.DecideRequest, field: str) -> Question:
 
 
 def _action(action: policy_pb2.Action, field: str) -> Action:
-    effect_class = _EFFECT_CLASSES.get(action.effect_class)
+    effect_class = EFFECT_CLASSES.get(action.effect_class)
     if effect_class is None:
         raise InvalidField.of(f"{field}action.effect_class", "is not a known effect class")
     if action.risk not in RISKS:
@@ -134,7 +171,19 @@ def _egress(action: policy_pb2.Action, effect_class: EffectClass, field: str) ->
     return _known(_EGRESS, action.egress, f"{field}action.egress")
 
 
-def _known(values: Mapping[int, str], value: int, field: str) -> str:
+def _time(request: policy_pb2.ListDecisionsRequest, field: str) -> datetime | None:
+    if not request.HasField(field):  # type: ignore[arg-type]
+        return None
+    try:
+        time: datetime = getattr(request, field).ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InvalidField.of(field, "is no time") from None
+    if not _TIME_MIN <= time <= _TIME_MAX:
+        raise InvalidField.of(field, "is out of range")
+    return time
+
+
+def _known(values: Mapping[int, V], value: int, field: str) -> V:
     if value not in values:
         raise InvalidField.of(field, "is not a known value")
     return values[value]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from memoryos.policy.v1 import reviews_pb2, reviews_pb2_grpc
-from memoryos_core.errors import DependencyUnavailable, InvalidField
+from memoryos_core.clock import Clock
+from memoryos_core.errors import InvalidField
 from memoryos_grpc.caller import scope as caller_scope
 from memoryos_telemetry import names
 from opentelemetry import trace
@@ -15,7 +17,8 @@ from memoryos_policy.domain.reviews import Review
 from memoryos_policy.operations.open_review import open_review
 from memoryos_policy.operations.read_reviews import get_review, list_reviews
 from memoryos_policy.operations.resolve_review import resolve_review
-from memoryos_policy.ports import Ballot, Opening, ReviewStore
+from memoryos_policy.operations.watch_reviews import watch_reviews
+from memoryos_policy.ports import Ballot, Opening, ReviewLog, ReviewStore
 from memoryos_policy.servicers.answers import STATES, VERDICTS, review_message
 from memoryos_policy.servicers.requests import page_of
 
@@ -23,8 +26,10 @@ from memoryos_policy.servicers.requests import page_of
 class ReviewsServicer(reviews_pb2_grpc.ReviewsServicer):
     """Human approval of single calls."""
 
-    def __init__(self, store: ReviewStore) -> None:
+    def __init__(self, store: ReviewStore, log: ReviewLog, clock: Clock) -> None:
         self._store = store
+        self._log = log
+        self._clock = clock
 
     async def OpenReview(self, request: reviews_pb2.OpenReviewRequest, context: Any) -> reviews_pb2.OpenReviewResponse:
         """Open the review of a parked call."""
@@ -40,14 +45,14 @@ class ReviewsServicer(reviews_pb2_grpc.ReviewsServicer):
         if request.state and request.state not in STATES:
             raise InvalidField.of("state", "is not a known state")
         page = page_of(request.page_size, request.page_token)
-        reviews, next_token = await list_reviews(self._store, caller_scope(), STATES.get(request.state), page)
+        reviews, next_token = await list_reviews(self._log, caller_scope(), STATES.get(request.state), page)
         return reviews_pb2.ListReviewsResponse(
             reviews=[review_message(review) for review in reviews], next_page_token=next_token
         )
 
     async def GetReview(self, request: reviews_pb2.GetReviewRequest, context: Any) -> reviews_pb2.GetReviewResponse:
         """Give one review."""
-        review = await get_review(self._store, caller_scope(), request.id)
+        review = await get_review(self._log, caller_scope(), request.id)
         return reviews_pb2.GetReviewResponse(review=review_message(review))
 
     async def ResolveReview(
@@ -70,8 +75,10 @@ class ReviewsServicer(reviews_pb2_grpc.ReviewsServicer):
         self, request: reviews_pb2.WatchReviewsRequest, context: Any
     ) -> AsyncIterator[reviews_pb2.WatchReviewsResponse]:
         """Stream reviews as they open, are voted on and end."""
-        raise DependencyUnavailable
-        yield
+        async with aclosing(watch_reviews(self._log, self._clock, caller_scope(), request.position)) as reviews:
+            async for review, position in reviews:
+                message = review_message(review) if review else None
+                yield reviews_pb2.WatchReviewsResponse(review=message, position=position)
 
 
 def _mark_span(review: Review) -> None:

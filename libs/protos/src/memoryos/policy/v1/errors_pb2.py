@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fmemoryos/policy/v1/errors.proto\x12\x12memoryos.policy.v1*\xc6\x02\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_DIGEST_MISMATCH\x10\x01\x12#\n\x1f\x45RROR_REASON_DECISION_NOT_FOUND\x10\x02\x12!\n\x1d\x45RROR_REASON_REVIEW_NOT_FOUND\x10\x03\x12\x1e\n\x1a\x45RROR_REASON_REVIEW_CLOSED\x10\x04\x12\"\n\x1e\x45RROR_REASON_REVIEWER_INVOLVED\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_REVIEWER_GROUP\x10\x06\x12\'\n#ERROR_REASON_REVIEW_DIGEST_MISMATCH\x10\x07\x12!\n\x1d\x45RROR_REASON_REVIEW_NOT_ASKED\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fmemoryos/policy/v1/errors.proto\x12\x12memoryos.policy.v1*\x99\x04\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_DIGEST_MISMATCH\x10\x01\x12#\n\x1f\x45RROR_REASON_DECISION_NOT_FOUND\x10\x02\x12!\n\x1d\x45RROR_REASON_REVIEW_NOT_FOUND\x10\x03\x12\x1e\n\x1a\x45RROR_REASON_REVIEW_CLOSED\x10\x04\x12\"\n\x1e\x45RROR_REASON_REVIEWER_INVOLVED\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_REVIEWER_GROUP\x10\x06\x12\'\n#ERROR_REASON_REVIEW_DIGEST_MISMATCH\x10\x07\x12!\n\x1d\x45RROR_REASON_REVIEW_NOT_ASKED\x10\x08\x12\x1e\n\x1a\x45RROR_REASON_AUDITORS_ONLY\x10\t\x12&\n\"ERROR_REASON_DECIDED_WITHOUT_RULES\x10\n\x12\x1d\n\x19\x45RROR_REASON_INPUT_ERASED\x10\x0b\x12 \n\x1c\x45RROR_REASON_BUNDLE_NOT_KEPT\x10\x0c\x12\'\n#ERROR_REASON_EXPLAIN_NOT_CONFIGURED\x10\r\x12\x1f\n\x1b\x45RROR_REASON_EXPLAIN_FAILED\x10\x0e\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memoryos.policy.v1.errors_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=56
-  _globals['_ERRORREASON']._serialized_end=382
+  _globals['_ERRORREASON']._serialized_end=593
 # @@protoc_insertion_point(module_scope)

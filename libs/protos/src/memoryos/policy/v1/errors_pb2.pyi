@@ -40,6 +40,18 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The call was opened for review with another digest."""
     ERROR_REASON_REVIEW_NOT_ASKED: _ErrorReason.ValueType  # 8
     """The decision named does not ask for a review of this call."""
+    ERROR_REASON_AUDITORS_ONLY: _ErrorReason.ValueType  # 9
+    """What rules saw and said was asked for by somebody who is no person that audits."""
+    ERROR_REASON_DECIDED_WITHOUT_RULES: _ErrorReason.ValueType  # 10
+    """No rules spoke: the decision stands for a fault, so there is nothing to ask again."""
+    ERROR_REASON_INPUT_ERASED: _ErrorReason.ValueType  # 11
+    """The input was erased with the person whom it was about."""
+    ERROR_REASON_BUNDLE_NOT_KEPT: _ErrorReason.ValueType  # 12
+    """The rules of the decision's revision were not kept."""
+    ERROR_REASON_EXPLAIN_NOT_CONFIGURED: _ErrorReason.ValueType  # 13
+    """The policy service has no opa to ask again."""
+    ERROR_REASON_EXPLAIN_FAILED: _ErrorReason.ValueType  # 14
+    """The rules gave no usable answer this time."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Reasons of Policy beside memoryos.type.v1.ErrorReason."""
@@ -62,4 +74,16 @@ ERROR_REASON_REVIEW_DIGEST_MISMATCH: ErrorReason.ValueType  # 7
 """The call was opened for review with another digest."""
 ERROR_REASON_REVIEW_NOT_ASKED: ErrorReason.ValueType  # 8
 """The decision named does not ask for a review of this call."""
+ERROR_REASON_AUDITORS_ONLY: ErrorReason.ValueType  # 9
+"""What rules saw and said was asked for by somebody who is no person that audits."""
+ERROR_REASON_DECIDED_WITHOUT_RULES: ErrorReason.ValueType  # 10
+"""No rules spoke: the decision stands for a fault, so there is nothing to ask again."""
+ERROR_REASON_INPUT_ERASED: ErrorReason.ValueType  # 11
+"""The input was erased with the person whom it was about."""
+ERROR_REASON_BUNDLE_NOT_KEPT: ErrorReason.ValueType  # 12
+"""The rules of the decision's revision were not kept."""
+ERROR_REASON_EXPLAIN_NOT_CONFIGURED: ErrorReason.ValueType  # 13
+"""The policy service has no opa to ask again."""
+ERROR_REASON_EXPLAIN_FAILED: ErrorReason.ValueType  # 14
+"""The rules gave no usable answer this time."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
