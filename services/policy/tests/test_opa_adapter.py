@@ -14,7 +14,7 @@ from memoryos_policy.config import PolicySection
 from memoryos_policy.domain.obligations import Approval
 from memoryos_policy.domain.verdicts import Effect, Verdict
 
-from .documents import question
+from .documents import listing, question
 
 REVISION = "ab" * 32
 GOOD = {
@@ -206,6 +206,72 @@ async def test_hang_and_slow_drip_end_at_the_deadline() -> None:
                 verdict = await point.decide(question())
             assert [reason.code for reason in verdict.reasons] == ["policy_error:timeout"]
             release.set()
+
+
+async def test_a_page_of_200_a_flood_and_garbage_are_denied_and_forgotten() -> None:
+    bad = [
+        (b"<html>ok</html>", "text/html"),
+        (b"<html>ok</html>", "application/json"),
+        (b"x" * 5_000_000, "application/json"),
+        (bytes(range(256)) * 4, "application/json"),
+        (json.dumps(GOOD).encode(), "text/plain"),
+    ]
+    turn = iter(bad)
+
+    async def answer(_: web.Request) -> web.Response:
+        body, kind = next(turn, (json.dumps(GOOD).encode(), "application/json"))
+        return web.Response(body=body, content_type=kind)
+
+    async with opa_stub(answer) as point:
+        for _ in bad:
+            assert (await point.decide(question())).undecided
+        assert (await point.decide(question())).effect is Effect.ALLOW
+
+
+async def test_a_hung_opa_denies_a_crowd_within_one_time_out() -> None:
+    release = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.Response:
+        await release.wait()
+        return web.json_response(GOOD)
+
+    async with opa_stub(hang, timeout_s=0.5) as point:
+        async with asyncio.timeout(3):
+            verdicts = await asyncio.gather(*(point.decide(question()) for _ in range(500)))
+        assert {verdict.reasons[0].code for verdict in verdicts} == {"policy_error:timeout"}
+        release.set()
+        assert (await point.decide(question())).effect is Effect.ALLOW
+
+
+async def test_an_input_that_is_not_of_the_closed_form_is_not_asked() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        raise AssertionError("asked")
+
+    spoiled: list[dict] = []
+    for place in ("subject", "actor", "action", "resource", "context"):
+        for key in question()[place]:
+            without_it = question()
+            without_it[place] = {name: value for name, value in without_it[place].items() if name != key}
+            other = question()
+            other[place][key] = ["x", None]
+            more = question()
+            more[place][f"{key}_"] = other[place][key]
+            spoiled += [without_it, other, more]
+    spoiled += [{k: v for k, v in question().items() if k != key} for key in question()]
+    spoiled += [question(purpose="probe"), question(version=2), question(version=True), question(token="secret")]
+    spoiled += [question(purpose="list"), listing() | {"args": {}}, listing() | {"action_digest": "a" * 64}]
+    async with opa_stub(answer) as point:
+        for document in spoiled:
+            verdict = await point.decide(document)
+            assert [reason.code for reason in verdict.reasons] == ["policy_error:input"], document
+
+
+async def test_a_listing_is_of_the_closed_form() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(GOOD)
+
+    async with opa_stub(answer) as point:
+        assert (await point.decide(listing())).effect is Effect.ALLOW
 
 
 async def test_nobody_listening() -> None:
