@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from memoryos_core.clock import SystemClock
 from memoryos_core.errors import InvalidField, InvalidPageToken, LimitExceeded, RoleRequired
 from memoryos_core.scope import Scope
 from memoryos_testing.scopes import scope_of
@@ -14,6 +15,7 @@ from memoryos_toolgateway.errors import CallNotFound, CallNotUnknown, SkillFileI
 from memoryos_toolgateway.operations.cancel_call import CancelCall, Proof
 from memoryos_toolgateway.operations.list_calls import list_calls
 from memoryos_toolgateway.operations.reconcile_call import ReconcileCall
+from memoryos_toolgateway.operations.upstream_gate import UpstreamGate
 from memoryos_toolgateway.operations.watch_call import CallWatch
 from memoryos_toolgateway.ports import CallFilter, Dispatch, Finding
 
@@ -43,6 +45,7 @@ def reconciling(bench: Bench) -> ReconcileCall:
         book=bench.book,
         reconciler=HttpReconciler(bench.edge),
         registry=bench.replica().registry,
+        gate=UpstreamGate(clock=SystemClock()),
     )
 
 

@@ -224,7 +224,11 @@ def _calls(ground: Ground, registry: SkillRegistry, ways: _Ways) -> _Calls:
             watch=CallWatch(journal=journal, seconds_max=section.watch_s),
             cancel=CancelCall(journal=journal, book=book, ids=ground.ids),
             reconcile=ReconcileCall(
-                journal=journal, book=book, reconciler=HttpReconciler(ways.edge), registry=registry
+                journal=journal,
+                book=book,
+                reconciler=HttpReconciler(ways.edge),
+                registry=registry,
+                gate=dispatcher.gate,
             ),
         ),
         dispatcher=dispatcher,

@@ -57,6 +57,20 @@ class PolicyUnavailable(MemoryOSError):
     reason = "POLICY_UNAVAILABLE"
 
 
+class CallNotCancellable(MemoryOSError):
+    """The call has gone too far: it was sent, or it has ended."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "CALL_NOT_CANCELLABLE"
+
+
+class UpstreamOpen(MemoryOSError):
+    """The upstream of the skill is not called for a while: it failed too often."""
+
+    code = Code.UNAVAILABLE
+    reason = "UPSTREAM_OPEN"
+
+
 class CallNotUnknown(MemoryOSError):
     """Only a call whose outcome is unknown, and which can no longer take effect unseen, can be reconciled."""
 

@@ -10,7 +10,7 @@ from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 
 from memoryos_toolgateway.domain.calls import Call, CallState
-from memoryos_toolgateway.errors import CallNotFound
+from memoryos_toolgateway.errors import CallNotCancellable, CallNotFound
 from memoryos_toolgateway.operations.get_call import get_call
 from memoryos_toolgateway.ports import CallBook, Journal
 
@@ -36,7 +36,7 @@ class CancelCall:
     ids: IdSource
 
     async def by_id(self, scope: Scope, call_id: str) -> tuple[Call, Proof]:
-        """Withdraw a call that the scope may see whole; raises CallNotFound."""
+        """Withdraw a call that the scope may see whole; raises CallNotFound, CallNotCancellable."""
         for _ in range(_TRIES):
             call = await get_call(self.journal, scope, call_id)
             if not call.concerns(scope):
@@ -46,7 +46,7 @@ class CancelCall:
             ended = await self.book.cancel(scope, call)
             if ended is not None:
                 return ended, Proof.NOT_SENT
-        raise AssertionError("a waiting call was moved on but is still waiting")
+        raise CallNotCancellable  # it moves on faster than it can be caught
 
     async def by_request(self, scope: Scope, issuer: str, request_id: str) -> tuple[Call, Proof]:
         """Withdraw the call of a request of this issuer, or see to it that it is refused when it comes."""

@@ -12,7 +12,9 @@ from memoryos_core.errors import InvalidField, MemoryOSError, RoleRequired
 from memoryos_core.scope import Scope
 
 from memoryos_toolgateway.domain.calls import Call, CallState
-from memoryos_toolgateway.errors import CallNotFound, CallNotUnknown
+from memoryos_toolgateway.domain.skill import Reconciliation, Skill
+from memoryos_toolgateway.errors import CallNotFound, CallNotUnknown, UpstreamOpen
+from memoryos_toolgateway.operations.upstream_gate import UpstreamClosed, UpstreamGate
 from memoryos_toolgateway.ports import CallBook, Finding, Journal, Reconciler
 from memoryos_toolgateway.registry import SkillRegistry
 
@@ -29,9 +31,13 @@ class ReconcileCall:
     book: CallBook
     reconciler: Reconciler
     registry: SkillRegistry
+    gate: UpstreamGate
 
     async def ask(self, scope: Scope, call_id: str) -> Call:
-        """Ask the upstream; give the call, still UNKNOWN where that could not tell. Raises CallNotUnknown."""
+        """Ask the upstream; give the call, still UNKNOWN where that could not tell.
+
+        Raises CallNotUnknown, and UpstreamOpen while its circuit is open.
+        """
         call = await self._doubtful(scope, call_id)
         return await self._settled_by_upstream(scope, call) or await self._now(scope, call)
 
@@ -57,31 +63,45 @@ class ReconcileCall:
             try:
                 doubts = await self.book.doubts(BATCH_MAX)
                 found = len(doubts)
-                for call in doubts:
-                    await self._sweep_one(call)
             except MemoryOSError as error:
                 _log.warning("doubts not swept", extra={"reason": error.reason})
+                doubts = []
+            for call in doubts:
+                await self._sweep_one(call)
             if found < BATCH_MAX:
                 await asyncio.sleep(interval_s)
 
     async def _sweep_one(self, call: Call) -> None:
-        skill = self.registry.get(call.skill)
-        if skill is None or skill.definition_digest != call.definition_digest or skill.reconciliation is None:
-            await self.book.without_doubt(call)  # a person has to say
-        else:
-            await self._settled_by_upstream(_scope_of(call), call)
+        try:
+            skill = self.registry.get(call.skill)
+            if skill is None or skill.definition_digest != call.definition_digest or skill.reconciliation is None:
+                await self.book.without_doubt(call)  # a person has to say
+            else:
+                await self._settled_by_upstream(_scope_of(call), call)
+        except MemoryOSError as error:  # one that cannot be asked about does not keep the others waiting
+            _log.warning("doubt not swept", extra={"call_id": call.id, "reason": error.reason})
 
     async def _settled_by_upstream(self, scope: Scope, call: Call) -> Call | None:
         skill = self.registry.get(call.skill)
         if skill is None or skill.definition_digest != call.definition_digest or skill.reconciliation is None:
             return None
         full = await self.journal.get(_scope_of(call), call.id, with_contents=True)
-        happened = None if full is None else await self.reconciler.ask(skill, full)
+        happened = None if full is None else await self._asked(skill, skill.reconciliation, full)
         crash_point("gateway.reconcile.after_lookup")
         if happened is None:
             return None
         settled = await self.book.settle(scope, call, Finding(happened=happened))
         return None if settled is None else _for(scope, settled)
+
+    async def _asked(self, skill: Skill, how: Reconciliation, call: Call) -> bool | None:
+        try:
+            permit = await self.gate.enter(call.tenant, how.lookup.request.endpoint)
+        except UpstreamClosed as closed:
+            raise UpstreamOpen(retry_after_s=closed.retry_after_s) from None
+        try:
+            return await self.reconciler.ask(skill, call)
+        finally:
+            permit.leave()
 
     async def _doubtful(self, scope: Scope, call_id: str) -> Call:
         call = await self._now_by_id(scope, call_id)
