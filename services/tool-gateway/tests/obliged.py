@@ -48,7 +48,7 @@ obligations contains {"kind": "rewrite_args", "patches": [{"pointer": "/amount",
 def with_obligations(folder: Path) -> Path:
     """Copy the bundle and add the rules of `obliged.do`, which is carried out by skill files of other names, too."""
     shutil.copytree(default_bundle_dir(), folder)
-    for name in ("obliged.do", "obliged.drop"):
+    for name in ("obliged.do", "obliged.drop", "obliged.say"):
         place = folder / "memoryos" / "skills" / name
         place.mkdir()
         (place / f"{name}.rego").write_text(RULES.replace("obliged.do", name))
@@ -64,5 +64,6 @@ def obliged_skills() -> list[dict[str, Any]]:
     }
     return [
         skill_document("obliged.do", "ok", timeout_s=0.5, attempts=1, egress="none"),
+        skill_document("obliged.say", "say", egress="none"),
         skill_document("obliged.drop", "drop", timeout_s=0.5, attempts=1, egress="none", reconcile=known),
     ]

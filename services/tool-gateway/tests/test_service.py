@@ -55,15 +55,15 @@ async def test_skills_are_listed_for_who_may_call_them(world: World):
     listed = await world.caller().skills()
     names = [skill.name for skill in listed.skills]
     assert names == [
-        "crm.customer", "memory.write", "mes.takt_time", "obliged.do", "obliged.drop", "refund.create",
+        "crm.customer", "memory.write", "mes.takt_time", "obliged.do", "obliged.drop", "obliged.say", "refund.create",
         "ticket.delete", "ticket.get",
     ]  # fmt: skip
-    first = await world.caller().skills(page_size=4)
-    rest = await world.caller().skills(page_size=4, page_token=first.next_page_token)
+    first = await world.caller().skills(page_size=5)
+    rest = await world.caller().skills(page_size=5, page_token=first.next_page_token)
     assert [skill.name for skill in (*first.skills, *rest.skills)] == names
     assert rest.next_page_token == ""
     async with refused("INVALID_PAGE_TOKEN"):
-        await world.caller("u2").skills(page_size=4, page_token=first.next_page_token)
+        await world.caller("u2").skills(page_size=5, page_token=first.next_page_token)
     skill = next(skill for skill in listed.skills if skill.name == "refund.create")
     assert (skill.effect_class, skill.timeout.ToMilliseconds()) == (policy_pb2.EFFECT_CLASS_NON_IDEMPOTENT, 500)
     assert json.loads(skill.parameters_json)["required"] == ["name", "amount"]
