@@ -27,7 +27,7 @@ async def reconcile(caller: Caller, call_id: str, outcome: int = 0, comment: str
     return (await caller.gateway.ReconcileCall(request, metadata=caller.metadata, timeout=30)).call
 
 
-async def test_lists_have_no_contents_and_filters(world: World):
+async def test_lists_have_no_contents_and_filters(world: World, upstream: Upstream):
     agent = world.caller(session_id="ses_list", task_id="task_9")
     await agent.call("mes.takt_time", "r1", name="A")
     await agent.call("refund.create", "r2", name="O-1", amount=900)
@@ -42,7 +42,7 @@ async def test_lists_have_no_contents_and_filters(world: World):
     assert len(await listed(world.caller("op", roles=("operator",), chain=()))) == 2
 
 
-async def test_a_watcher_sees_a_call_to_its_end(world: World):
+async def test_a_watcher_sees_a_call_to_its_end(world: World, upstream: Upstream):
     agent = world.caller()
     parked = await agent.call("refund.create", name="O-1", amount=900)
     stream = agent.gateway.WatchCall(pb.WatchCallRequest(id=parked.id), metadata=agent.metadata, timeout=30)
@@ -80,7 +80,7 @@ async def test_a_call_is_withdrawn_with_proof(world: World, upstream: Upstream):
     assert upstream.effects == {"O-3": 1, "A": 1}
 
 
-async def test_who_may_settle_and_how(world: World, bench: Bench):
+async def test_who_may_settle_and_how(world: World, upstream: Upstream, bench: Bench):
     agent, operator = world.caller(), world.caller("op", roles=("operator",), chain=())
     call = await agent.call("obliged.drop", name="a")
     assert call.state == pb.CALL_STATE_UNKNOWN
