@@ -77,7 +77,13 @@ class PgDerivations:
         self._barren.update(item_id for item_id in ids if item_id not in parents)
         return parents
 
-    async def follow(self, changes: Sequence[SourceChange], *, unless: frozenset[str] = frozenset()) -> None:
+    async def follow(
+        self,
+        changes: Sequence[SourceChange],
+        *,
+        unless: frozenset[str] = frozenset(),
+        unflagged: frozenset[str] = frozenset(),
+    ) -> None:
         """See `Derivations.follow`."""
         # Items made by a merge come later than their sources, so there is no way round; the names seen bound it anyway.
         seen = set(unless)
@@ -86,7 +92,7 @@ class PgDerivations:
             async with reaching_all(self._session):
                 ids = [row["id"] for row in await self._asked("derived_directly", list(sources))]
                 found = await self._items.find([item_id for item_id in ids if item_id not in seen])
-                changes = await self._let_follow(list(found.values()), sources)
+                changes = await self._let_follow(list(found.values()), sources, unflagged)
             seen.update(found)
 
     async def held_back(self, items: Sequence[Item]) -> frozenset[str]:
@@ -104,13 +110,16 @@ class PgDerivations:
         }
         return frozenset(forgotten | withdrawn)
 
-    async def _let_follow(self, items: Sequence[Item], sources: dict[str, SourceChange]) -> list[SourceChange]:
+    async def _let_follow(
+        self, items: Sequence[Item], sources: dict[str, SourceChange], unflagged: frozenset[str]
+    ) -> list[SourceChange]:
         """Change the items as their changed sources ask for; give what became of them."""
         now = self._session.shared.clock.now()
         gone: list[Item] = []
         revised: list[Revised] = []
         for item in items:
-            after = followed(item, [sources[name] for name in item.derived_from if name in sources], now)
+            changed = [sources[name] for name in item.derived_from if name in sources]
+            after = followed(item, changed, now, flagged=item.id not in unflagged)
             if after is None:
                 if item.state is not State.FORGOTTEN:
                     gone.append(item)

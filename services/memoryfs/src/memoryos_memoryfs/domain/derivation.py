@@ -187,8 +187,11 @@ def _said(item: Item) -> tuple[object, ...]:
     return (payload.content, payload.attributes, payload.event_key, item.valid_from, item.valid_to, item.user)
 
 
-def followed(derived: Item, changes: Sequence[SourceChange], now: datetime) -> Item | None:
-    """Give what becomes of `derived` when its sources change: itself, its next revision, or None: withdrawn."""
+def followed(derived: Item, changes: Sequence[SourceChange], now: datetime, *, flagged: bool = True) -> Item | None:
+    """Give what becomes of `derived` when its sources change: itself, its next revision, or None: withdrawn.
+
+    Not `flagged`: that one says something else is left out.
+    """
     result = derived
     for change in changes:
         if change.after is None:
@@ -201,7 +204,7 @@ def followed(derived: Item, changes: Sequence[SourceChange], now: datetime) -> I
             result = replace(result, sensitivity=max(result.sensitivity, change.after.sensitivity))
         if change.after.trust > change.before.trust:
             result = replace(result, trust=Trust.UNTRUSTED)
-        if change.corrects(derived.id):
+        if flagged and change.corrects(derived.id):
             result = replace(result, flags=result.flags | Flag.SOURCE_CHANGED)
     if result == derived:
         return derived

@@ -56,8 +56,20 @@ class Earlier:
     state: State | None = None
     """None: the one in which that revision was replaced."""
     forgotten_from: State | None = None
+    """What it was to come back to, if it left the forgotten state in that revision."""
     other_tier: bool = False
     """It was in the other tier than that revision is, or was when it was replaced."""
+    withheld: bool = False
+    """Its source is gone: it comes back with all that it was, but forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """An item as it was at some time."""
+
+    item: Item
+    forgotten_from: State | None
+    """Of a forgotten one: what it would come back to."""
 
 
 def before_all(marks: Sequence[Mark]) -> Earlier:
@@ -88,24 +100,30 @@ def _before(marks: Sequence[Mark]) -> Earlier:
     return Earlier(
         revision=first.revision,
         state=first.from_state,
-        forgotten_from=first.to_state if first.from_state is State.FORGOTTEN else None,
+        forgotten_from=_back_to(marks, first) if first.from_state is State.FORGOTTEN else None,
         other_tier=moves % 2 == 1,
     )
+
+
+def _back_to(marks: Sequence[Mark], first: Mark) -> State | None:
+    """Give the state in which an item came back in the revision of `first`, before which its tier may have changed."""
+    left = (m.to_state for m in marks if m.revision == first.revision and m.from_state is State.FORGOTTEN)
+    return next((state for state in left if state is not State.FORGOTTEN), None)
 
 
 def as_it_was(earlier: Earlier, item: Item) -> Item:
     """Give `item`, which has the revision of `earlier`, in the state and tier in which it was then."""
     tier = (Tier.HOT if item.tier is Tier.COLD else Tier.COLD) if earlier.other_tier else item.tier
-    return replace(item, state=earlier.state or item.state, tier=tier)
+    state = State.FORGOTTEN if earlier.withheld else earlier.state or item.state
+    return replace(item, state=state, tier=tier)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Former:
-    """An item as it was at some time."""
-
-    item: Item
-    forgotten_from: State | None
-    """Of a forgotten one: what it would come back to."""
+def to_come_back_to(earlier: Earlier, former: Former) -> State | None:
+    """Give what Restore makes of `former`, the revision of `earlier`; None where that is not forgotten."""
+    state = earlier.state or former.item.state
+    if state is not State.FORGOTTEN:
+        return state if earlier.withheld else None
+    return earlier.forgotten_from or former.forgotten_from
 
 
 def given_back(before: Item, then: Item, now: datetime) -> Item:

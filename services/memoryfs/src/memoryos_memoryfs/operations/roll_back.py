@@ -16,7 +16,7 @@ from memoryos_core.scope import Scope
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import SourceChange
 from memoryos_memoryfs.domain.items import Cause, Item, State, Tier
-from memoryos_memoryfs.domain.points import Earlier, Mark, as_it_was, before_last, given_back, wider
+from memoryos_memoryfs.domain.points import Earlier, Mark, as_it_was, before_last, given_back, to_come_back_to, wider
 from memoryos_memoryfs.errors import PathNotAllowed, WideningForbidden
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.operations.revert_item import again
@@ -51,6 +51,11 @@ class RollbackCommand:
     request_id: str
     body: bytes
 
+    @property
+    def whole(self) -> bool:
+        """Tell whether every change is one of those to undo."""
+        return not (self.actor or self.session_id or self.changed_from or self.changed_to)
+
     def undoes(self, mark: Mark) -> bool:
         """Tell whether a change is one of those to undo."""
         start, end = self.changed_from, self.changed_to
@@ -83,8 +88,8 @@ async def roll_back(parts: Parts, scope: Scope, command: RollbackCommand) -> Rol
     take their earlier values as a new revision, with their vectors. With an
     actor, a session or a window only changes that match are undone, newest
     first, and only as far as nothing else was built on them. Erased items stay
-    erased, and what was made from one that is forgotten or erased stays
-    withdrawn. One transaction: all or nothing, `LimitExceeded` above `ITEMS_MAX`.
+    erased, and what was made from one that is forgotten or erased is what it was
+    but for being withdrawn. One transaction: all or nothing, `LimitExceeded` above `ITEMS_MAX`.
 
     A user rolls back what is theirs to change, without widening any item
     (`WideningForbidden`); a tenant-admin rolls back every item, reading none.
@@ -165,8 +170,12 @@ class _Rollback:
                     (derived if back.before.derived_from else plain).append(back)
             await self._apply(plain)
         await self._apply_derived(derived)
-        # What was made elsewhere from an item that is other again follows it.
-        await self._work.derivations.follow(self._changes, unless=frozenset(self._changed))
+        # What was made elsewhere from an item that is other again follows it. What is as it was at the point is in line
+        # with its sources of then; where only some changes are undone it may outreach them as they are now.
+        same = frozenset(self._changed)
+        await self._work.derivations.follow(
+            self._changes, unless=same if self._command.whole else frozenset(), unflagged=same
+        )
         self._result.erased_count = await self._work.snapshots.erased_count(snapshot, self._command.path)
         return self._changed
 
@@ -187,16 +196,20 @@ class _Rollback:
         return None if earlier is None else _Back(item, earlier)
 
     async def _apply_derived(self, backs: Sequence[_Back]) -> None:
-        """Bring back what was made from others, sources first; one without its source stays as it is."""
-        rest = list(backs)
+        """Bring back what was made from others, sources first; one without its source is forgotten, whatever it was."""
+        rest = {back.before.id: back for back in backs}
         while rest:
-            held = await self._work.derivations.held_back([back.before for back in rest])
-            ready = [back for back in rest if back.before.id not in held or back.earlier.revision == 0]
-            if not ready:
-                return
-            await self._apply(ready)
-            names = {back.before.id for back in ready}
-            rest = [back for back in rest if back.before.id not in names]
+            turn = [back for back in rest.values() if not any(source in rest for source in back.before.derived_from)]
+            turn = turn or list(rest.values())  # imported ones may name each other
+            held = await self._work.derivations.held_back([back.before for back in turn])
+            await self._apply(
+                [
+                    replace(back, earlier=replace(back.earlier, withheld=True)) if back.before.id in held else back
+                    for back in turn
+                ]
+            )
+            for back in turn:
+                del rest[back.before.id]
 
     async def _apply(self, backs: Sequence[_Back]) -> None:
         for batch in _batches(backs, _BATCH):
@@ -208,7 +221,8 @@ class _Rollback:
         """Forget what was not there, and change the state of what is still the same revision."""
         gone, back_again = [], []
         for back in backs:
-            forgotten = back.earlier.revision == 0 or back.earlier.state is State.FORGOTTEN
+            earlier = back.earlier
+            forgotten = earlier.revision == 0 or earlier.withheld or earlier.state is State.FORGOTTEN
             if forgotten and back.before.state is not State.FORGOTTEN:
                 gone.append(back.before)
             elif not forgotten and back.before.state is State.FORGOTTEN:
@@ -245,11 +259,10 @@ class _Rollback:
             former = formers.get(back.before.id)
             if former is None:
                 continue  # its key is destroyed
-            hidden = former.forgotten_from if back.earlier.state is None else back.earlier.forgotten_from
             after = given_back(back.before, as_it_was(back.earlier, former.item), self._now)
             self._check(back.before, after)
             change = again(self._parts, back.before, after, vectors.get(after.id))
-            revised.append(replace(change, forgotten_from=hidden))
+            revised.append(replace(change, forgotten_from=to_come_back_to(back.earlier, former)))
             self._count(back.before, after)
         await self._work.items.revise(revised, Cause.ROLLBACK)
         for change in revised:

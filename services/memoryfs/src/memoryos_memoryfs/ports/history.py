@@ -87,8 +87,16 @@ class Snapshots(Protocol):
 class Derivations(Protocol):
     """What was made from items, whoever may read it: for following a change, never for an answer."""
 
-    async def follow(self, changes: Sequence[SourceChange], *, unless: frozenset[str] = frozenset()) -> None:
+    async def follow(
+        self,
+        changes: Sequence[SourceChange],
+        *,
+        unless: frozenset[str] = frozenset(),
+        unflagged: frozenset[str] = frozenset(),
+    ) -> None:
         """Let everything that was made from changed items follow, but for those in `unless`.
+
+        Those in `unflagged` follow in who reads them only: that a source says something else is not held against them.
 
         `revise` and `set_state` do so by themselves, except for Cause.ROLLBACK.
         """
