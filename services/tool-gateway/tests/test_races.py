@@ -3,9 +3,11 @@
 import asyncio
 import json
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memoryos_testing.postgres import Clone
 from memoryos_toolgateway.domain.calls import Call, CallState, Outcome, OutcomeKind
 from memoryos_toolgateway.domain.decisions import Action, Verdict
 from memoryos_toolgateway.errors import CallDigestMismatch
@@ -149,6 +151,34 @@ async def test_every_move_is_one_compare_and_set(bench: Bench):
         assert await bench.journal.deny(bench.scope(), call, SEND) is None
         assert await bench.journal.park(bench.scope(), call, SEND) is None
     assert await bench.call("do", name="a") == done
+
+
+LATE = """
+CREATE FUNCTION public.late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    NEW.deadline := clock_timestamp(); RETURN NEW;
+END $$;
+CREATE TRIGGER late BEFORE UPDATE ON toolgateway.calls FOR EACH ROW WHEN (NEW.state = 'DISPATCHED')
+    EXECUTE FUNCTION public.late();
+"""
+
+
+async def test_a_sender_whose_time_is_over_by_the_databases_clock_sends_nothing(lone_bench: Bench, database: Clone):
+    """A machine that slept does not know it; the database does."""
+    ready(lone_bench)
+    async with await psycopg.AsyncConnection.connect(database.admin_dsn, autocommit=True) as connection:
+        await connection.execute(LATE)
+    call = await lone_bench.call("do", name="a")
+    assert (call.state, call.error_code) == ("FAILED", "not_sent")
+    assert lone_bench.upstream.requests == []
+
+
+async def test_a_sender_whose_call_another_replica_gave_up_sends_nothing(bench: Bench):
+    call = await sent(bench, 60)
+    assert await bench.journal.may_send(call, 1)
+    assert not await bench.journal.may_send(call, 3600)
+    await bench.rows("UPDATE toolgateway.calls SET deadline = clock_timestamp() RETURNING id")
+    assert (await bench.call("do", name="a")).state == "UNKNOWN"
+    assert not await bench.journal.may_send(call, 0)
 
 
 async def test_a_sender_that_was_paused_past_its_time_sends_nothing(bench: Bench):

@@ -13,7 +13,7 @@ from memoryos_grpc.caller import scope as caller_scope
 
 from memoryos_toolgateway.domain.calls import CallState
 from memoryos_toolgateway.operations.cancel_call import CancelCall, Proof
-from memoryos_toolgateway.operations.get_call import get_call
+from memoryos_toolgateway.operations.get_call import get_call, whole_result
 from memoryos_toolgateway.operations.list_calls import list_calls
 from memoryos_toolgateway.operations.reconcile_call import ReconcileCall
 from memoryos_toolgateway.operations.watch_call import CallWatch
@@ -47,9 +47,7 @@ class CallsServicer:
         """Give one call of the journal."""
         who = caller_scope()
         call = await get_call(self._calls.journal, who, request.id)
-        whole = b""
-        if request.full_result and call.full_result_bytes and call.concerns(who):
-            whole = await self._calls.journal.full_result(who, call)
+        whole = await whole_result(self._calls.journal, who, call) if request.full_result else b""
         return pb.GetCallResponse(call=call_message(call), full_result=whole)
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Any) -> pb.ListCallsResponse:
