@@ -49,6 +49,11 @@ class Output:
         text = json.dumps(plain(value), ensure_ascii=False, indent=2 if self._out.is_terminal else None)
         self._out.file.write(printable(text) + "\n")
 
+    def json_line(self, value: Any) -> None:
+        """Print one JSON value on one line, whatever was asked for: commands that stream give a line each."""
+        self._out.file.write(printable(json.dumps(plain(value), ensure_ascii=False)) + "\n")
+        self._out.file.flush()
+
     def line(self, text: str = "", style: str = "") -> None:
         """Print a line for people; nothing with --json."""
         if not self.as_json:

@@ -7,6 +7,7 @@ async with connect(token=token, memoryfs="127.0.0.1:8401") as client:
 """
 
 from memoryos_sdk.client import Client, connect
+from memoryos_sdk.decisions import DecisionFilter
 from memoryos_sdk.errors import (
     Aborted,
     AlreadyExists,
@@ -32,6 +33,7 @@ __all__ = [
     "Cancelled",
     "Client",
     "DeadlineExceeded",
+    "DecisionFilter",
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memoryos.policy.v1 import reviews_pb2
+from memoryos.policy.v1 import policy_pb2, reviews_pb2
 
 from memoryos_sdk.entries import json_value
+from memoryos_sdk.following import resumed
 from memoryos_sdk.invocation import Invocation, new_request_id
 from memoryos_sdk.names import number, word
 from memoryos_sdk.paging import Pager
@@ -28,7 +31,8 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """The review of one call. `arguments` are those that would run; None for who may not resolve it."""
+    """The review of one call. `arguments` are those that would run, "[masked]" where the skill says x-sensitive;
+    they are None, and `resource_id` empty, for who may not resolve it."""
 
     id: str
     call_id: str
@@ -46,6 +50,19 @@ class Review:
     resolve_time: datetime | None
     etag: str
     reasons: tuple[str, ...]
+    skill_version: str
+    effect_class: str
+    risk: str
+    resource_type: str
+    resource_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEvent:
+    """A review as it stands after a change, without arguments and votes, and the position to go on from behind it."""
+
+    review: Review
+    position: str
 
 
 class Reviews:
@@ -72,6 +89,21 @@ class Reviews:
         """Give one review."""
         request = reviews_pb2.GetReviewRequest(id=id)
         return review((await self._invocation.unary(self._stub.GetReview, request, timeout_s=timeout_s)).review)
+
+    async def watch(self, *, position: str = "") -> AsyncGenerator[ReviewEvent, None]:
+        """Give what is pending now, then reviews as they open, are voted on and end; never ends.
+
+        A lost connection is taken up where it broke. Keep the `position` of the
+        last event handled, and give it back to go on after it.
+        """
+
+        def open_at(at: str) -> AsyncGenerator[Any, None]:
+            return self._invocation.stream(self._stub.WatchReviews, reviews_pb2.WatchReviewsRequest(position=at))
+
+        async with aclosing(resumed(self._invocation, open_at, position)) as messages:
+            async for message in messages:
+                if message.HasField("review"):
+                    yield ReviewEvent(review=review(message.review), position=message.position)
 
     async def approve(
         self,
@@ -131,4 +163,9 @@ def review(message: reviews_pb2.Review) -> Review:
         resolve_time=moment(message, "resolve_time"),
         etag=message.etag,
         reasons=tuple(message.reasons),
+        skill_version=message.skill_version,
+        effect_class=word(policy_pb2.EffectClass, message.effect_class),
+        risk=message.risk,
+        resource_type=message.resource_type,
+        resource_id=message.resource_id,
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from memoryos_sdk.reviews import Review
 
+from memoryos_cli import review_sheet
 from memoryos_cli.caller import Caller, command
-from memoryos_cli.output import moment
+from memoryos_cli.output import moment, plain
 
 ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", show_default=False)]
 Comment = Annotated[str, typer.Option("--comment", "-m", help="Why.")]
 ROLES = ("reviewer", "user")
+COLUMNS = ("review", "state", "skill", "asked by", "group", "expires", "reasons")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -21,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Reviews: approve or deny single calls.", no_args_is_help=True)
     app.add_typer(group, name="review")
     command(group, "list")(list_reviews)
-    for function in (show, approve, deny):
+    for function in (show, approve, deny, watch):
         command(group, function.__name__)(function)
 
 
@@ -37,50 +40,85 @@ async def list_reviews(
         caller.output.value(found)
         return
     caller.output.table(
-        ["review", "state", "skill", "asked by", "group", "expires", "reasons"],
-        [(r.id, r.state, r.skill, r.requester.user, r.group, moment(r.expire_time), r.reasons) for r in found],
+        COLUMNS,
+        review_sheet.rows_of(found),
         empty="no review for this caller; reviews are for a group: see --group",
     )
 
 
-async def show(caller: Caller, review_id: ReviewId) -> None:
+async def show(
+    caller: Caller,
+    review_id: ReviewId,
+    full: Annotated[bool, typer.Option("--full", help="Cut nothing.")] = False,
+) -> None:
     """Show one review, with the arguments that would run to those who may resolve it."""
     async with caller.client(*ROLES) as client:
-        _show(caller, await client.reviews.get(review_id))
+        _show(caller, await client.reviews.get(review_id), full=full)
 
 
 async def approve(caller: Caller, review_id: ReviewId, comment: Comment = "") -> None:
     """Say that the call may be made, once. Not for who asked for it."""
     async with caller.client(*ROLES) as client:
-        _show(caller, await client.reviews.approve(review_id, comment=comment))
+        _tell(caller, await client.reviews.approve(review_id, comment=comment))
 
 
 async def deny(caller: Caller, review_id: ReviewId, comment: Comment = "") -> None:
     """Say that the call may not be made."""
     async with caller.client(*ROLES) as client:
-        _show(caller, await client.reviews.deny(review_id, comment=comment))
+        _tell(caller, await client.reviews.deny(review_id, comment=comment))
 
 
-def _show(caller: Caller, review: Review) -> None:
+async def watch(
+    caller: Caller,
+    position: Annotated[str, typer.Option("--position", help="Go on after this position.")] = "",
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many; 0: never.")] = 0,
+) -> None:
+    """Show what is pending, then every review as it opens, is voted on and ends; with --json one line each."""
+    seen = 0
+    async with caller.client(*ROLES) as client, aclosing(client.reviews.watch(position=position)) as events:
+        async for event in events:
+            if caller.output.as_json:
+                caller.output.json_line(plain(event))
+            else:
+                (row,) = review_sheet.rows_of([event.review])
+                *first, reasons = row
+                caller.output.line("  ".join(map(str, first)))
+                for reason in event.review.reasons if reasons else ():
+                    caller.output.line(f"  {review_sheet.shown(reason)}", style="dim")
+            seen += 1
+            if seen == count:
+                return
+
+
+def _tell(caller: Caller, review: Review) -> None:
+    """Say where the review stands now."""
     if caller.output.as_json:
         caller.output.value(review)
         return
-    votes = [f"{v.verdict} by {v.reviewer}" + (f": {v.comment}" if v.comment else "") for v in review.votes]
-    caller.output.fields(
-        [
-            ("review", review.id),
-            ("state", review.state),
-            ("skill", review.skill),
-            ("asked by", ">".join((review.requester.user, *review.requester.agent_chain))),
-            ("group", f"{review.group}, {review.quorum} needed"),
-            ("why", review.reasons),
-            ("call", review.call_id),
-            ("decision", review.decision_id),
-            ("opened", review.create_time),
-            ("expires", review.expire_time),
-            ("resolved", review.resolve_time),
-            ("votes", votes),
-        ]
-    )
+    approvals = sum(vote.verdict == "approve" for vote in review.votes)
+    missing = f": {approvals} of {review.quorum} approvals" if review.state == "pending" else ""
+    caller.output.line(f"{review.id} is {review.state}{missing}")
+
+
+def _show(caller: Caller, review: Review, *, full: bool) -> None:
+    if caller.output.as_json:
+        caller.output.value(review)
+        return
+    now = datetime.now(UTC)
+    caller.output.fields(review_sheet.sheet(review, now, full=full))
     if review.arguments is not None:
-        caller.output.line(f"\narguments\n{json.dumps(review.arguments, ensure_ascii=False, indent=2)}")
+        rows, more = review_sheet.arguments(review, full=full)
+        remarks = any(remark for *_, remark in rows)
+        caller.output.line()
+        caller.output.table(
+            ["argument", *(["look out"] if remarks else []), "value"],
+            [(name, *([remark] if remarks else []), value) for name, value, remark in rows],
+            empty="no arguments",
+        )
+        if more:
+            caller.output.line(f"and {more} more arguments: --full shows them", style="bold")
+    caller.output.line()
+    names = [("call", review.call_id), ("decision", review.decision_id), ("opened", moment(review.create_time))]
+    caller.output.fields(names)
+    for answer in review_sheet.answers(review):
+        caller.output.line(answer, style="bold")

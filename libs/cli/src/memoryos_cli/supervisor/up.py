@@ -97,6 +97,7 @@ async def _plan(request: UpRequest, say: Callable[[str], None]) -> Plan:
     external = ExternalDatabase.parse(request.dsn) if request.dsn else None
     ports = choose_ports(folder.file("run/ports.json"), PORT_NAMES)
     values = settings.base_values(folder, ports, HOST)
+    values["policy"] |= {"opa_binary": str(opa_binary)}
     if "harness-worker" in request.without:  # whom nobody but the worker must reach, MemoryFS does not look for
         values["peers"] = {
             name: at for name, at in values["peers"].items() if name.replace("_", "-") not in request.without

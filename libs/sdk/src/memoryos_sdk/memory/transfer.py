@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -14,6 +13,7 @@ from google.protobuf import json_format
 from memoryos.memoryfs.v1 import transfer_pb2
 
 from memoryos_sdk.errors import InvalidArgument, Unavailable
+from memoryos_sdk.following import resumed
 from memoryos_sdk.invocation import new_request_id
 from memoryos_sdk.memory.calls import Calls
 from memoryos_sdk.names import number
@@ -38,20 +38,15 @@ class TransferCalls(Calls):
 
         Keep the `position` of the last event handled, and give it back to go on after it.
         """
-        attempt = 0
-        while True:
-            request = transfer_pb2.WatchRequest(path=path, position=position, from_start=from_start and not position)
-            try:
-                async with aclosing(self._invocation.stream(self._stub.Watch, request)) as messages:
-                    async for message in messages:
-                        attempt, position = 0, message.position
-                        if not message.heartbeat:
-                            yield feed_event(message)
-            except Unavailable:
-                attempt += 1
-                if attempt >= self._invocation.retry.attempts_max:
-                    raise
-                await asyncio.sleep(self._invocation.retry.pause_s(attempt))
+
+        def open_at(at: str) -> AsyncGenerator[Any, None]:
+            request = transfer_pb2.WatchRequest(path=path, position=at, from_start=from_start and not at)
+            return self._invocation.stream(self._stub.Watch, request)
+
+        async with aclosing(resumed(self._invocation, open_at, position)) as messages:
+            async for message in messages:
+                if not message.heartbeat:
+                    yield feed_event(message)
 
     async def export(
         self,
