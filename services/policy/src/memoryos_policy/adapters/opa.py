@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import aiohttp
 from memoryos_core.canonical import JsonValue, canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 from memoryos_telemetry import names
@@ -27,6 +26,7 @@ from opentelemetry.trace import SpanKind
 from memoryos_policy.adapters.faults import Fault, Missing
 from memoryos_policy.adapters.input_check import check_input
 from memoryos_policy.adapters.opa_answer import parse_answer
+from memoryos_policy.adapters.opa_wire import Closed, OpaWire, Unreachable, WireAnswer
 from memoryos_policy.config import PolicySection
 from memoryos_policy.domain.verdicts import POLICY_MISSING, POLICY_NOT_READY, Verdict, policy_error, refusal
 
@@ -97,11 +97,11 @@ class OpaDecisionPoint:
             return policy_error(fault.kind)
         except TimeoutError:
             return policy_error("timeout")
-        except aiohttp.ClientConnectorError:
+        except Unreachable:
             if not self._answered:
                 return refusal(POLICY_NOT_READY, "The policy engine has not started yet.")
             return policy_error("unreachable")
-        except (aiohttp.ClientError, OSError):
+        except (Closed, OSError):
             return policy_error("unreachable")
         except Exception:
             # The client has no base class of its errors: whatever it raises is a deny.
@@ -140,7 +140,7 @@ class OpaDecisionPoint:
     async def _ask(self, document: Mapping[str, Any]) -> JsonValue:
         try:
             return await self._query(document)
-        except aiohttp.ServerDisconnectedError:
+        except Closed:
             # A kept connection that OPA had closed: asking again is safe, a question has no effect.
             return await self._query(document)
 
@@ -150,46 +150,40 @@ class OpaDecisionPoint:
 
 
 class _ClosedClient(AsyncOpaClient):  # type: ignore[misc]
-    """opa-python-client with its HTTP closed: no redirects, no retries, capped and strict bodies."""
+    """opa-python-client on a wire of ours: no redirects, no retries, capped and strict bodies."""
 
     async def _init_session(self) -> None:
-        self._session = aiohttp.ClientSession(
-            headers=self.headers,
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # one deadline rules, and it is ours
-            json_serialize=_serialize,
-            auto_decompress=False,
-            trust_env=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._wire = OpaWire(self.host, self.port, ANSWER_BYTES_MAX)
+
+    async def close_connection(self) -> None:
+        """Hang up."""
+        self._wire.close()
 
     @asynccontextmanager
-    async def _request(self, method: str, url: str, **kwargs: Any) -> AsyncIterator[_Answer]:
+    async def _request(self, method: str, url: str, *, json: Any) -> AsyncIterator[_Answer]:
+        assert method == "POST"
         traceparent = current_traceparent()
-        headers = {"traceparent": traceparent} if traceparent else {}
-        async with self._session.request(method, url, allow_redirects=False, headers=headers, **kwargs) as response:
-            yield _Answer(response)
+        headers = {**self.headers, "content-type": "application/json"}
+        if traceparent:
+            headers["traceparent"] = traceparent
+        target = url.removeprefix(f"{self.schema}{self.host}:{self.port}")
+        yield _Answer(await self._wire.post(target, headers, _serialize(json)))
 
 
 class _Answer:
-    """What `query_rule` sees of a response: its status must be 200, its body small and one JSON value."""
+    """What `query_rule` sees of a response: its status must be 200, its body one JSON value."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
+    def __init__(self, answer: WireAnswer) -> None:
+        self._answer = answer
 
     def raise_for_status(self) -> None:
-        if self._response.status != 200:
-            raise Fault(f"http_{self._response.status}")
-        if self._response.content_type != "application/json":
+        if self._answer.status != 200:
+            raise Fault(f"http_{self._answer.status}")
+        if self._answer.content_type != "application/json":
             raise Fault("not_json")
 
     async def json(self) -> JsonValue:
-        body = bytearray()
-        async for chunk in self._response.content.iter_any():
-            body += chunk
-            if len(body) > ANSWER_BYTES_MAX:
-                raise Fault("too_large")
-        return read_answer(bytes(body))
+        return read_answer(self._answer.body)
 
 
 def read_answer(body: bytes) -> JsonValue:
@@ -200,11 +194,11 @@ def read_answer(body: bytes) -> JsonValue:
         raise Fault("not_json") from None
 
 
-def _serialize(value: Any) -> str:
+def _serialize(value: Any) -> bytes:
     try:
         text = canonical_json(value)
     except InvalidField:
         raise Fault("input") from None
     if len(text) > INPUT_BYTES_MAX:
         raise Fault("input_too_large")
-    return text.decode()
+    return text
