@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from .conftest import Deployment
-from .tutorials import Reader, as_said, blocks_of
+from .tutorials import Block, Reader, as_said, blocks_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "tutorials").glob("*.md"))
@@ -26,9 +29,22 @@ async def test_a_tutorial_runs_as_it_stands(
     reader = Reader({**deployment.environ, "PATH": path}, tmp_path)
     blocks = blocks_of(page)
     assert len(blocks) > 5
-    for block in blocks:
-        printed = await reader.run(block)
-        assert block.printed is None or as_said(block.printed, printed), f"{page.name}:{block.line} prints {printed}"
+    try:
+        for block in blocks:
+            printed = await reader.run(block)
+            said = block.printed is None or as_said(block.printed, printed)
+            assert said, f"{page.name}:{block.line} prints {printed}"
+    finally:
+        await _end_what_it_started(reader, tmp_path)
+
+
+async def _end_what_it_started(reader: Reader, folder: Path) -> None:
+    """End what a page runs in its own folder, for it may stop half-way."""
+    for status in folder.glob("*/run/status.json"):  # noqa: ASYNC240 -- nothing else runs here
+        await reader.run(Block(0, "sh", f"mos down --data {status.parents[1]} || true", None))
+    for file in folder.glob("*.pid"):  # noqa: ASYNC240
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGTERM)
 
 
 def test_what_differs_from_what_a_tutorial_says_is_seen() -> None:
