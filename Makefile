@@ -43,7 +43,7 @@ $(STAMPS)/opa: scripts/setup_opa.sh | $(STAMPS)/requirements
 	scripts/setup_opa.sh
 	@touch $@
 
-demo: setup ## Play the ten scenes of a small factory with all real parts; checks itself.
+demo: setup ## Play the thirteen scenes of a small factory with all real parts; checks itself.
 	$(BIN)/python deploy/demo/run.py
 
 up: setup ## Start everything in the background (data in ~/.memoryos, or MEMORYOS_DATA).
