@@ -22,6 +22,7 @@ from memoryos_core.keys import KeySet, PrivateKey, Use
 from memoryos_core.tokens import Identity, TokenSigner
 from memoryos_policy.app import SECTIONS, serve
 from memoryos_postgres.keyring import create_epoch_key
+from memoryos_testing.opa import opa_binary
 from memoryos_testing.postgres import Clone
 
 IDS = UlidSource()
@@ -142,7 +143,7 @@ def make_world(folder: Path, database: Clone, opa_port: int) -> World:
         "sealing": {"epoch_key_file": str(folder / "epoch.key")},
         "policy": {
             "opa_port": opa_port, "opa_token_file": str(folder / "opa.token"), "opa_timeout_s": 5,
-            "probe_interval_s": 0.05,
+            "probe_interval_s": 0.05, "opa_binary": str(opa_binary()),
         },
     }  # fmt: skip
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
@@ -171,6 +172,28 @@ async def serving(world: World) -> AsyncIterator[None]:
     finally:
         for channel in world.channels:
             await channel.close()
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def replica(world: World, **policy: Any) -> AsyncIterator[int]:
+    """Run another replica beside the one that runs, with nothing in its caches, and give its port."""
+    config = yaml.safe_load(world.config_file.read_text())
+    port_file = world.folder / "replica.port"
+    config["grpc"]["port_file"] = str(port_file)
+    config["policy"].update(policy)
+    file = world.folder / "replica.yaml"
+    file.write_text(yaml.safe_dump(config))
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve(load(SECTIONS, file=file, environ={}), stop))
+    try:
+        async with asyncio.timeout(20):
+            while not port_file.exists():
+                assert not task.done(), task
+                await asyncio.sleep(0.01)
+        yield int(port_file.read_text())
+    finally:
         stop.set()
         await task
 

@@ -44,12 +44,12 @@ LIMIT 1
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon, clock_timestamp() AS now
 
 -- name: decisions_after
-SELECT xid::text AS xid, /*decision_columns*/
-FROM policy.decisions
-WHERE tenant = %(tenant)s AND xid >= %(from_xid)s::xid8 AND xid < %(horizon)s::xid8
-    AND (xid, decision_id) > (%(from_xid)s::xid8, %(from_id)s)
+SELECT d.xid::text AS xid, /*decision_columns*/
+FROM policy.decisions d
+WHERE tenant = %(tenant)s AND d.xid >= %(from_xid)s::xid8 AND d.xid < %(horizon)s::xid8
+    AND (d.xid, decision_id) > (%(from_xid)s::xid8, %(from_id)s)
     AND (%(effect)s = '' OR effect = %(effect)s)
-ORDER BY xid, decision_id
+ORDER BY d.xid, decision_id
 LIMIT %(limit)s
 
 -- name: keep_bundle

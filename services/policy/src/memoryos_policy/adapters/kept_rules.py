@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from memoryos_core.canonical import canonical_json
 from memoryos_postgres import Database, queries
 
 from memoryos_policy.adapters.faults import Fault
@@ -22,6 +23,8 @@ from memoryos_policy.rules.opa_command import OpaCommand, OpaFailed
 TIMEOUT_S: Final = 10.0
 AT_ONCE_MAX: Final = 2
 """Engines that run beside each other: whoever audits must not starve who decides."""
+_CONFIRMED: Final = "2000-01-01T00:00:00Z"
+"""Rules only hand it on; a decision by kept rules is not judged by its age."""
 _QUERIES: Final = queries.load("memoryos_policy", "decision_log.sql")
 
 
@@ -48,10 +51,18 @@ class PostgresKeptRules:
             raise ExplainNotConfigured
         async with self._running:
             with tempfile.TemporaryDirectory(prefix="memoryos-rules-") as scratch:
-                folder = Path(scratch)
-                await asyncio.to_thread(unpack, archive, folder)
+                bundle, beside = Path(scratch) / "bundle", Path(scratch) / "beside"
+                await asyncio.to_thread(_lay_out, archive, bundle, beside)
                 try:
-                    evaluation = await evaluate(self._opa, folder, document)
+                    evaluation = await evaluate(self._opa, bundle, document, beside=beside)
                     return parse_result(evaluation.result), evaluation.fired
                 except (OpaFailed, Fault):
                     raise ExplainFailed from None
+
+
+def _lay_out(archive: bytes, bundle: Path, beside: Path) -> None:
+    """Write the rules, and beside them what `opa.py` gives to an engine that serves: when they were confirmed."""
+    unpack(archive, bundle)
+    build = beside / "system" / "build"
+    build.mkdir(parents=True)
+    (build / "data.json").write_bytes(canonical_json({"confirm_time": _CONFIRMED}))

@@ -23,14 +23,18 @@ class Evaluation:
     fired: Sequence[Fired]
 
 
-async def evaluate(opa: OpaCommand, source: Path, document: Mapping[str, Any]) -> Evaluation:
+async def evaluate(
+    opa: OpaCommand, source: Path, document: Mapping[str, Any], *, beside: Path | None = None
+) -> Evaluation:
     """Ask the bundle folder `source` for its decision on an input document.
 
+    `beside`: a folder of data documents that are no part of the bundle.
     Raises OpaFailed when it cannot be asked: a rule that does not compile, a built-in that fails, no answer in time.
     """
     ran = await opa.run(
         "eval",
         f"--bundle={source}",
+        *([f"--data={beside}"] if beside else []),
         "--stdin-input",
         "--strict-builtin-errors",
         "--explain=full",
