@@ -58,7 +58,7 @@ async def test_a_person_is_erased_in_every_service(world):
     assert receipt["services_absent"] == []
     removed = {place["place"]: place["removed"] for place in receipt["places"]}
     for place in ("harness.messages", "harness.tasks", "harness.steps", "toolgateway.calls", "policy.decisions",
-                  "policy.reviews", "memoryfs.items", "core.data_keys"):  # fmt: skip
+                  "policy.reviews", "memoryfs.items", "core.data_keys", "core.session_facts"):  # fmt: skip
         assert removed[place] > 0, (place, removed)
     assert {place["found"] for place in receipt["places"]} == {0}
     left = await columns_with(world, [USER.encode(), *(item_id.encode() for item_id in ids)])

@@ -227,6 +227,7 @@ class PgErasure:
             counts[place] = counts.get(place, 0) + rows
         answers = QUERIES["empty_answers_of_user"].replace("/*orphaned*/", orphaned("t.response"))
         counts["core.idempotency"] = await tx.execute(answers, common)
+        counts["core.session_facts"] = await tx.execute(QUERIES["erase_session_facts"], common)
         counts["core.jobs"] = await tx.fetch_value(QUERIES["erase_jobs"], common)
         await tx.execute(QUERIES["pseudonymise_jobs"], {**common, "pseudonym": hmac})
         pseudonym = f"user:erased-{hmac[:16]}"

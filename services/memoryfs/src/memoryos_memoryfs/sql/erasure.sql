@@ -120,6 +120,10 @@ UPDATE core.idempotency AS a SET response = ''::bytea
 FROM unnest(%(principals)s::text[], %(rpcs)s::text[], %(request_ids)s::text[]) AS n (principal, rpc, request_id)
 WHERE a.tenant = %(tenant)s AND a.principal = n.principal AND a.rpc = n.rpc AND a.request_id = n.request_id;
 
+-- name: erase_session_facts
+-- What the person's sessions have seen, and hashes of the words said in them; of every service.
+DELETE FROM core.session_facts WHERE tenant = %(tenant)s AND user_name = %(user)s;
+
 -- name: erase_jobs
 -- Jobs that the person asked for, with what they were asked; the purge itself stays, under a pseudonym at its end.
 WITH gone AS (
