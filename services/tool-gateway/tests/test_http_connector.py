@@ -169,6 +169,7 @@ async def test_secrets_are_injected_at_the_edge_and_seen_by_nobody(
     assert bench.upstream.requests[-1].path.startswith("/mirror/x?key=sk-%220123%5C456%2F789")
     assert json.loads(outcome.result)["authorization"] == f"Bearer {MASK}"
     assert secret.encode() not in outcome.result
+    assert json.loads(outcome.result)["path"] == f"/mirror/x?key={MASK}", "nor as the URL has it"
     assert secret not in caplog.text
     assert "sk-" not in repr(made)
     digest = made.definition_digest

@@ -246,7 +246,10 @@ def as_endpoint(url: str, port: int) -> tuple[str, str]:
 
 async def test_no_ssrf_form_works_as_the_endpoint_of_a_skill(tmp_path: Path):
     file = tmp_path / "skill.yaml"
-    tried = 0
+    tried, sender = (
+        0,
+        sender_of((), Answers(["127.0.0.1"])),
+    )  # the attacker's resolver: every name leads to the listener
     async with listener() as (port, heads):
         for url in ssrf_urls():
             scheme, endpoint = as_endpoint(url, port)
@@ -261,8 +264,7 @@ async def test_no_ssrf_form_works_as_the_endpoint_of_a_skill(tmp_path: Path):
                     except SkillFileInvalid:
                         continue
                     request = render(skill.connector.request, {"name": "a"})
-                    # The resolver is the attacker's: whatever the name, it leads to the listener.
-                    sent = await sender_of((), Answers(["127.0.0.1"])).send(request, LIMITS)
+                    sent = await sender.send(request, LIMITS)
                 assert (sent.contact, seen) == (Contact.REFUSED, []), written
     assert tried >= 3 * 92
     assert heads == []

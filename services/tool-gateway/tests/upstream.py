@@ -26,7 +26,7 @@ class Upstream:
     ok: does it · drop: does it, then hangs up · lost: does nothing and hangs up · hang: does it, never answers ·
     status-NNN: does nothing, answers NNN and a secret · fault-NNN: does it, answers NNN ·
     redirect: does nothing, sends elsewhere · big: does it, answers with much text ·
-    mirror: answers with the headers · say: answers with `says` · away: does nothing, sends to `location` ·
+    mirror: answers with headers and path · say: answers with `says` · away: does nothing, sends to `location` ·
     half: does it, hangs up within the answer · flaky: does it, hangs up the first time ·
     keyed: does it once per idempotency key, hangs up the first time · echo: answers with its body ·
     gone: does it and hangs up, then knows it no more · tickets: a ticket, looked up ·
@@ -90,7 +90,7 @@ class Upstream:
         elif kind == "redirect":
             await send_response(writer, 302, b"", [f"location: http://{self.address}/ok/{name}"])
         elif kind == "mirror":
-            await send_response(writer, 200, json.dumps(request.headers).encode())
+            await send_response(writer, 200, json.dumps(request.headers | {"path": request.path}).encode())
         elif kind == "say":
             await send_response(writer, 200, self.says)
         elif kind == "away":

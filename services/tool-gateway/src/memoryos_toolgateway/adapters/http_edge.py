@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from memoryos_grpc.caller import outgoing_subject_token
 
@@ -74,8 +75,8 @@ class HttpEdge:
         answer = await self.sender.send(replace(request, headers={**request.headers, **more}), limits)
         if exchange is not None and answer.contact is Contact.ANSWERED and answer.status == _UNAUTHORISED:
             self.exchanges.forget(exchange, subject_token)
-        sent_secrets = (*secrets.values(), *((token,) if exchange is not None else ()))
-        return Sent(answer=answer, secrets=sent_secrets)
+        sent_secrets = [*secrets.values(), *((token,) if exchange is not None else ())]
+        return Sent(answer=answer, secrets=tuple({*sent_secrets, *(quote(text, safe="") for text in sent_secrets)}))
 
     async def _token(self, exchange: Exchange, subject_token: str, timeout_s: float) -> str:
         try:
