@@ -36,7 +36,7 @@ class PostgresDecisionStore:
     async def circumstances_of(self, scope: Scope, calls: Sequence[Question]) -> Sequence[Circumstances]:
         """See DecisionStore."""
         asked_words = set[str]().union(*(question.words for question in calls))
-        async with self._database.scoped(scope) as tx:
+        async with self._database.tenant(scope.tenant) as tx:
             keys = await self._keyring.tenant_keys(tx, scope.tenant)
             asked = hashes_of(keys, asked_words)
             params = {**facts_params(scope, asked), "call_ids": [question.call_id for question in calls]}

@@ -41,9 +41,8 @@ class DecideActions:
             if question.purpose is Purpose.CALL:
                 _check_digest(identity, question)
         known = await self._circumstances(scope, questions)
-        drafts = await asyncio.gather(
-            *(self._draft(identity, service, question, one) for question, one in zip(questions, known, strict=True))
-        )
+        asking = [self._draft(identity, service, question, one) for question, one in zip(questions, known, strict=True)]
+        drafts = [await asking[0]] if len(asking) == 1 else await asyncio.gather(*asking)
         _check_listing([draft.verdict for draft in drafts if draft.question.purpose is Purpose.LIST])
         return await self._keep(scope, service, drafts)
 
