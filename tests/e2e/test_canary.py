@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from memoryos_postgres.roles import password_file
 from memoryos_postgres.secret_files import read_secret
+from memoryos_sdk import DecisionFilter
 from psycopg import sql
 
 from .conftest import World
@@ -18,6 +19,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 CANARY = "zq7canary"
 EPISODIC = "/tenants/acme/memory/episodic"
 CHINESE = "金丝雀暗号甲乙丙"
+HEAD_CHARS = 16
+"""Of a token, what is the same in all: its algorithm."""
 PLAIN = ["memoryfs.items.attributes"]
 """Declared index columns: what attributes can be filtered by stands in plain (docs/security.md)."""
 
@@ -47,6 +50,18 @@ async def write_everywhere(world: World) -> None:
     parked = await client.tools.call("refund.create", {"order_id": CANARY, "amount": 700})
     reviewer = world.client("r-canary", roles=("reviewer",), groups=("finance",))
     await reviewer.reviews.deny(parked.review_id, comment=f"no {CANARY} {CHINESE}")
+    await read_everything(world, parked.decision_id)
+
+
+async def read_everything(world: World, decision_id: str) -> None:
+    """Let people who audit read what was decided on, in every way that there is."""
+    auditor = world.client("aud-canary", roles=("auditor",))
+    seen = await auditor.decisions.get(decision_id, with_input=True)
+    assert seen.input["args"]["order_id"] == CANARY
+    assert [one.id async for one in auditor.decisions.list(DecisionFilter(call_id=seen.call_id), with_input=True)]
+    explained = await auditor.decisions.explain(decision_id)
+    assert explained.same
+    assert explained.fired
 
 
 async def write_everywhere_in_memory(world: World) -> None:
@@ -80,7 +95,9 @@ def admin_dsn(world: World) -> str:
 
 
 def needles(token: str) -> list[bytes]:
-    return [CANARY.encode(), CHINESE.encode(), token.encode(), token.split(".")[2].encode()]
+    """The canaries, one token whole and by its signature, and how every token of ours begins, services' too."""
+    head = token.split(".")[0].encode()[:HEAD_CHARS]
+    return [CANARY.encode(), CHINESE.encode(), token.encode(), token.split(".")[2].encode(), head]
 
 
 async def columns_with(world: World, wanted: list[bytes]) -> list[str]:

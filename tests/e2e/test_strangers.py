@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -190,6 +191,8 @@ def attempts(owned: dict[str, str]) -> dict[str, Attempt]:
         "Policy/BatchDecide": (policy.BatchDecideRequest(requests=[decide]), {DENIED}),
         "Policy/GetDecision": (policy.GetDecisionRequest(id=owned["decision"]), nobody),
         "Policy/ListDecisions": (policy.ListDecisionsRequest(call_id=owned["call"]), None),
+        "Policy/WatchDecisions": (policy.WatchDecisionsRequest(), {DENIED}),
+        "Policy/ExplainDecision": (policy.ExplainDecisionRequest(id=owned["decision"]), {DENIED}),
         "Reviews/OpenReview": (
             reviews.OpenReviewRequest(
                 call_id=owned["call"], action_digest="0" * 64, decision_id=owned["decision"]
@@ -197,12 +200,14 @@ def attempts(owned: dict[str, str]) -> dict[str, Attempt]:
             {DENIED},
         ),
         "Reviews/ListReviews": (reviews.ListReviewsRequest(), None),
+        "Reviews/WatchReviews": (reviews.WatchReviewsRequest(), None),
         "Reviews/GetReview": (reviews.GetReviewRequest(id=owned["review"]), nobody),
         "Reviews/ResolveReview": (
             reviews.ResolveReviewRequest(id=owned["review"], verdict=1, request_id=fresh()),
             nobody,
         ),
         "ToolGateway/ListSkills": (gateway.ListSkillsRequest(), None),
+        "ToolGateway/SearchSkills": (gateway.SearchSkillsRequest(query="refund"), {None, grpc.StatusCode.UNAVAILABLE}),
         "ToolGateway/GetSkill": (gateway.GetSkillRequest(name="no.such_skill"), {NOT_FOUND}),
         # The same request_id names another call for another issuer; this one is refused for its arguments.
         "ToolGateway/CallSkill": (
@@ -244,12 +249,21 @@ async def send(world: World, token: str, method: str, request: Any) -> Any:
         call: Callable[..., Any] = getattr(stub(channel), name)
         metadata = [("authorization", f"Bearer {token}"), ("x-user-id", "u-owner"), ("x-tenant", "acme")]
         answer = call(request, metadata=metadata, timeout=20)
-        if name == "Watch":  # it has no end: what comes at once is what there is
-            return [await asyncio.wait_for(answer.read(), 20)]
+        if name in ("Watch", "WatchReviews", "WatchDecisions"):  # without an end: what comes soon is what there is
+            return await _soon(answer)
         if name in ("WatchTask", "WatchJob", "WatchCall", "Export"):
             return [event async for event in answer]
         waiting: Awaitable[Any] = answer
         return await waiting
+
+
+async def _soon(answer: Any) -> list[Any]:
+    found = [await asyncio.wait_for(answer.read(), 20)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            while found[-1] is not grpc.aio.EOF:
+                found.append(await answer.read())
+    return found
 
 
 async def outcome(world: World, token: str, method: str, request: Any) -> tuple[grpc.StatusCode | None, str]:
