@@ -148,6 +148,20 @@ async def test_a_budget_is_exact_and_taken_by_what_is_sent_only(bench: Bench):
     assert [row["used"] for row in rows] == [0.3, 3], "the refused call has taken nothing of the other limit either"
 
 
+async def test_what_was_not_sent_is_given_back(bench: Bench):
+    ready(bench, Obligations(rates=(rated(2), rated(9, 0.5, "budget"))), "ok", attempts=1)
+    away = bench.replica(endpoint="127.0.0.1:1")
+    assert (await bench.call("do", "r0", name="a")).state == "SUCCEEDED"
+    assert (await bench.call("do", "r1", replica=away, name="a")).error_code == "not_sent"
+    rows = await bench.rows("SELECT used::float8 AS used FROM toolgateway.rate_windows ORDER BY used")
+    assert [row["used"] for row in rows] == [0.5, 1]
+    assert (await bench.call("do", "r2", name="a")).state == "SUCCEEDED"
+    await bench.rows("UPDATE toolgateway.rate_windows SET end_time = clock_timestamp() RETURNING 1 AS one")
+    assert (await bench.call("do", "r3", replica=away, name="a")).error_code == "not_sent"
+    rows = await bench.rows("SELECT used::float8 AS used FROM toolgateway.rate_windows")
+    assert [row["used"] for row in rows] == [0, 0], "also what began a window"
+
+
 async def test_another_tenant_has_its_own_count(bench: Bench):
     ready(bench, Obligations(rates=(rated(1),)), "ok")
     assert (await bench.call("do", name="a")).state == "SUCCEEDED"

@@ -77,8 +77,12 @@ class Journal(Protocol):
     async def deny(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
         """INTENDED or PARKED → DENIED; None when it has moved on, or has a review that `call` does not know of."""
 
-    async def finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:
+    async def finish(
+        self, scope: Scope, call: Call, outcome: Outcome, given_back: tuple[RateLimit, ...] = ()
+    ) -> Call | None:
         """Journal how this dispatch ended; also resolves the UNKNOWN that a sweeper made of it.
+
+        `given_back` is what the dispatch took of rates, where nothing was sent.
 
         None when it was sent again or ended otherwise meanwhile.
         """

@@ -118,6 +118,12 @@ ON CONFLICT (tenant, key_hmac, window_s) DO UPDATE SET
     end_time = CASE WHEN w.end_time <= clock_timestamp() THEN excluded.end_time ELSE w.end_time END
 RETURNING used <= %(limit)s::numeric AS fits, extract(epoch FROM end_time - clock_timestamp())::float8 AS left_s;
 
+-- name: give_rate
+UPDATE toolgateway.rate_windows SET used = greatest(used - %(cost)s::numeric, 0)
+WHERE tenant = %(tenant)s AND key_hmac = %(key_hmac)s AND window_s = %(window_s)s
+    -- Only the window that it was taken of.
+    AND end_time - make_interval(secs => window_s) <= %(dispatch_time)s;
+
 -- name: sweep_rates
 DELETE FROM toolgateway.rate_windows WHERE (tenant, key_hmac, window_s) IN (
     SELECT tenant, key_hmac, window_s FROM toolgateway.rate_windows

@@ -101,8 +101,15 @@ class PostgresJournal:
 
     async def dispatch(self, scope: Scope, call: Call, terms: Dispatch) -> Call | None:
         """The compare-and-set before the effect; see ports.Journal."""
+        try:
+            return await self._dispatch(scope, call, terms)
+        except _MovedOnError:
+            return None
+
+    async def _dispatch(self, scope: Scope, call: Call, terms: Dispatch) -> Call:
         async with self._database.scoped(scope) as tx:
             keys = await self._keys.tenant_keys(tx, scope.tenant)
+            await _take(tx, keys, scope.tenant, terms.rates)
             params = {
                 **verdict_params(call, terms.verdict),
                 "from_state": call.state,
@@ -113,8 +120,7 @@ class PostgresJournal:
             }
             row = await tx.fetch_one(QUERIES["dispatch_call"], params)
             if row is None:
-                return None
-            await _take(tx, keys, scope.tenant, terms.rates)
+                raise _MovedOnError  # what was taken is given back
             sent = await self._rows.call(tx, row, with_contents=True)
             tx.defer(QUERIES["queue_deadline"], {**params, "deadline": row["deadline"]})
             ask_notices(tx, sent, terms.verdict.obligations.notices)
@@ -151,12 +157,24 @@ class PostgresJournal:
             crash_point("gateway.call.before_unsent_end")
             return ended
 
-    async def finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:
+    async def finish(
+        self, scope: Scope, call: Call, outcome: Outcome, given_back: tuple[RateLimit, ...] = ()
+    ) -> Call | None:
         """Journal how a dispatch ended; see ports.Journal."""
+        try:
+            return await self._finish(scope, call, outcome, given_back)
+        except _MovedOnError:
+            return None
+
+    async def _finish(self, scope: Scope, call: Call, outcome: Outcome, given_back: tuple[RateLimit, ...]) -> Call:
         async with self._database.scoped(scope) as tx:
+            if given_back:
+                keys = await self._keys.tenant_keys(tx, scope.tenant)
+                for params in _named(keys, scope.tenant, given_back):
+                    await tx.execute(QUERIES["give_rate"], {**params, "dispatch_time": call.dispatch_time})
             row = await tx.fetch_one(QUERIES["finish_call"], await self._outcome_params(tx, call, outcome))
             if row is None:
-                return None
+                raise _MovedOnError
             if row["result"] is not None:
                 note(tx, scope, map(Fact, row["facts"]), source=f"skill:{call.skill}")
             if outcome.whole:
@@ -231,19 +249,35 @@ class PostgresJournal:
             return (await self._keys.tenant_keys(tx, scope.tenant)).pages
 
 
+class _MovedOnError(Exception):
+    """The call is not where it was read: undo the transaction."""
+
+
 async def _take(tx: Tx, keys: TenantKeys, tenant: str, rates: tuple[RateLimit, ...]) -> None:
-    """Take what the call costs, or nothing: raising undoes the transaction. One order, so nobody waits in a ring."""
-    named = [(keys.digest_hmac(f"rate:{rate.key}"), rate.window_s, rate) for rate in rates]
-    for key_hmac, window_s, rate in sorted(named, key=lambda found: found[:2]):
-        params = {"tenant": tenant, "key_hmac": key_hmac, "window_s": window_s}
-        amounts = {"cost": Decimal(repr(rate.cost)), "limit": Decimal(repr(rate.limit))}  # .1 + .2 is .3 for money
-        row = await tx.fetch_one(QUERIES["take_rate"], {**params, **amounts})
+    """Take what the call costs, or nothing: raising undoes the transaction."""
+    for params in _named(keys, tenant, rates):
+        row = await tx.fetch_one(QUERIES["take_rate"], params)
         assert row is not None, "an upsert gives its row"
         if not row["fits"]:
             raise RateExceeded(row["left_s"])
     if rates:
         tx.defer(QUERIES["sweep_rates"], {"tenant": tenant})
         crash_point("gateway.call.while_limiting")
+
+
+def _named(keys: TenantKeys, tenant: str, rates: tuple[RateLimit, ...]) -> list[dict[str, Any]]:
+    """Give the counters of rates in the one order in which they are locked, before any call: nobody waits in a ring."""
+    named = [
+        {
+            "tenant": tenant,
+            "key_hmac": keys.digest_hmac(f"rate:{rate.key}"),
+            "window_s": rate.window_s,
+            "cost": Decimal(repr(rate.cost)),  # .1 + .2 is .3 for money
+            "limit": Decimal(repr(rate.limit)),
+        }
+        for rate in rates
+    ]
+    return sorted(named, key=lambda params: (params["key_hmac"], params["window_s"]))
 
 
 def _whole_place(tenant: str, call_id: str) -> bytes:

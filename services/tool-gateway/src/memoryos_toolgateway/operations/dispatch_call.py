@@ -16,7 +16,7 @@ from memoryos_core.scope import Scope
 from memoryos_toolgateway.domain import messages
 from memoryos_toolgateway.domain.calls import Call, CallState, Outcome, OutcomeKind
 from memoryos_toolgateway.domain.decisions import Verdict
-from memoryos_toolgateway.domain.obligations import Obligations
+from memoryos_toolgateway.domain.obligations import Obligations, RateLimit
 from memoryos_toolgateway.domain.results import shown
 from memoryos_toolgateway.domain.skill import EffectClass, Skill
 from memoryos_toolgateway.operations.fall_back import Fallbacks
@@ -107,7 +107,8 @@ class CallDispatcher:
         crash_point("gateway.call.after_effect")
         outcome = self.fallbacks.apply(errand.scope.tenant, skill, outcome)
         outcome = await _as_shown(outcome, skill, obligations)
-        ended = await self._finish(errand.scope, sent, outcome)
+        given_back = obligations.rates if outcome.kind is OutcomeKind.NOT_SENT else ()
+        ended = await self._finish(errand.scope, sent, outcome, given_back)
         crash_point("gateway.call.after_result")
         return ended
 
@@ -144,17 +145,22 @@ class CallDispatcher:
     async def _unsent(self, errand: Errand, error_code: str, agent_message: str) -> Call | None:
         """End a call that nothing was sent of; one that an approval or a doubt holds stays, and its caller is told."""
         if errand.call.state is not CallState.INTENDED:
-            doubtful = errand.call.state is CallState.UNKNOWN
-            return errand.call if doubtful else replace(errand.call, error_code=error_code, agent_message=agent_message)
+            now = await self.journal.find(errand.scope, errand.call.issuer, errand.call.request_id, 0)
+            if now is None or now.state is not errand.call.state:
+                return None  # another caller got through with it
+            doubtful = now.state is CallState.UNKNOWN
+            return now if doubtful else replace(now, error_code=error_code, agent_message=agent_message)
         outcome = Outcome(kind=OutcomeKind.NOT_SENT, error_code=error_code, agent_message=agent_message)
         outcome = self.fallbacks.apply(errand.scope.tenant, errand.skill, outcome)
         return await self.journal.end_unsent(errand.scope, errand.call, outcome, errand.verdict)
 
-    async def _finish(self, scope: Scope, call: Call, outcome: Outcome) -> Call | None:
+    async def _finish(
+        self, scope: Scope, call: Call, outcome: Outcome, given_back: tuple[RateLimit, ...]
+    ) -> Call | None:
         """Journal the outcome, with patience: what is not journaled becomes UNKNOWN at its deadline."""
         for number in range(FINISH_TRIES):
             try:
-                return await self.journal.finish(scope, call, outcome)
+                return await self.journal.finish(scope, call, outcome, given_back)
             except MemoryOSError as error:
                 _log.warning("result not journaled", extra={"call_id": call.id, "reason": error.reason})
                 if number + 1 == FINISH_TRIES:
