@@ -11,7 +11,7 @@ PACKAGES := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.tom
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo up down status test test-unit test-chaos check bench eval eval-policy mutants protos reference lock clean
+.PHONY: help setup demo up down status test test-unit test-chaos check bench eval eval-policy eval-tools mutants protos reference lock clean
 
 help: ## Show this help.
 	@echo "Memory OS: memory, tools and durable tasks for agents. Targets:"
@@ -86,6 +86,9 @@ eval: setup ## Recall on real dialogues: make eval [DATA=dir] [BACKEND=qdrant] [
 
 eval-policy: setup ## Policy vectors and attacks on agents through Decide: make eval-policy [DATA=dir] [OUT=dir].
 	$(BIN)/python -m evals.policy --check $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
+
+eval-tools: setup ## Schemas, calls, search and hostile arguments of skills: make eval-tools [DATA=dir] [OUT=dir].
+	$(BIN)/python -m evals.tools --check $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 mutants: setup ## Remove each guard in turn; a named test must turn red.
 	$(BIN)/python scripts/mutants.py

@@ -33,6 +33,24 @@ class Skill:
     risk: str
     timeout: timedelta
     definition_digest: str
+    opened: bool = False
+    """A person has opened it for writing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillHit:
+    """A skill that was found, and how well it fits: 0 to 1, comparable within one answer."""
+
+    skill: Skill
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSkills:
+    """Skills, best first. `words_only`: meaning could not be compared just now."""
+
+    hits: tuple[SkillHit, ...]
+    words_only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +133,13 @@ class Tools:
 
         return Pager(fetch)
 
+    async def search(self, query: str, *, top_k: int = 10, timeout_s: float | None = None) -> FoundSkills:
+        """Find skills by what they are for, in any words, among those that `list` would give."""
+        request = tool_gateway_pb2.SearchSkillsRequest(query=query, top_k=top_k)
+        answer = await self._invocation.unary(self._stub.SearchSkills, request, timeout_s=timeout_s)
+        hits = tuple(SkillHit(skill=skill(hit.skill), score=hit.score) for hit in answer.hits)
+        return FoundSkills(hits=hits, words_only=answer.words_only)
+
     async def get(self, name: str, *, timeout_s: float | None = None) -> Skill:
         """Give one skill, or NotFound when it is not there or not for this caller."""
         request = tool_gateway_pb2.GetSkillRequest(name=name)
@@ -138,6 +163,7 @@ def skill(message: tool_gateway_pb2.Skill) -> Skill:
         risk=message.risk,
         timeout=message.timeout.ToTimedelta(),
         definition_digest=message.definition_digest,
+        opened=message.opened,
     )
 
 

@@ -20,6 +20,8 @@ from memoryos_core.errors import MemoryOSError
 from memoryos_core.sections import IdentitySection, PeersSection
 from memoryos_core.tokens import TokenSigner
 from memoryos_grpc import Channels, GrpcSection, Server
+from memoryos_models.build import build_embedder
+from memoryos_models.config import ModelsSection
 from memoryos_postgres import Database, roles
 from memoryos_service import GROUND_SECTIONS, Ground, open_ground
 from memoryos_service.erasure import ErasureServicer
@@ -52,11 +54,12 @@ from memoryos_toolgateway.operations.check_arguments import ArgumentsCheck
 from memoryos_toolgateway.operations.decide_call import CallDecider
 from memoryos_toolgateway.operations.dispatch_call import CallDispatcher
 from memoryos_toolgateway.operations.reconcile_call import ReconcileCall
+from memoryos_toolgateway.operations.search_skills import SkillSearch
 from memoryos_toolgateway.operations.sweep_calls import sweep_calls
 from memoryos_toolgateway.operations.tell_ends import tell_ends
 from memoryos_toolgateway.operations.upstream_gate import GateLimits, UpstreamGate
 from memoryos_toolgateway.operations.watch_call import CallWatch
-from memoryos_toolgateway.ports import Connector
+from memoryos_toolgateway.ports import Connector, PolicyClient
 from memoryos_toolgateway.registry import SkillRegistry
 from memoryos_toolgateway.servicer import ToolGatewayServicer
 from memoryos_toolgateway.servicers.calls import JournalCalls
@@ -65,6 +68,7 @@ SERVICE: Final = "tool-gateway"
 SECTIONS: Final = (
     *GROUND_SECTIONS,
     PeersSection,
+    ModelsSection,
     ToolGatewaySection,
 )
 _log = logging.getLogger(__name__)
@@ -135,11 +139,12 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         ways = _ways(ground, registry, stack)
         calls = _calls(ground, registry, ways)
         stack.push_async_callback(calls.dispatcher.drain)
+        search = _search(ground, registry, calls.call_skill.policy, stack)
         server = ground.server(
             [
                 (
                     tool_gateway_pb2_grpc.add_ToolGatewayServicer_to_server,
-                    ToolGatewayServicer(calls.call_skill, calls.journal_calls, section.wait_s),
+                    ToolGatewayServicer(calls.call_skill, calls.journal_calls, search, section.wait_s),
                 ),
                 (
                     erasure_pb2_grpc.add_ErasureServicer_to_server,
@@ -164,6 +169,14 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+
+
+def _search(ground: Ground, registry: SkillRegistry, policy: PolicyClient, stack: AsyncExitStack) -> SkillSearch:
+    embedder = build_embedder(ground.config[ModelsSection])
+    stack.push_async_callback(embedder.close)
+    search = SkillSearch(registry.all(), policy, embedder)
+    stack.push_async_callback(search.close)
+    return search
 
 
 def _ways(ground: Ground, registry: SkillRegistry, stack: AsyncExitStack) -> _Ways:

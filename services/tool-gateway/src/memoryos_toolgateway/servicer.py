@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from memoryos.toolgateway.v1 import tool_gateway_pb2 as pb
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
-from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc.budget import remaining_s
 from memoryos_grpc.caller import caller
 from memoryos_grpc.caller import scope as caller_scope
@@ -14,6 +13,7 @@ from memoryos_telemetry import names, tracer
 
 from memoryos_toolgateway.operations.call_skill import CallRequest, CallSkill
 from memoryos_toolgateway.operations.list_skills import get_skill, list_skills
+from memoryos_toolgateway.operations.search_skills import SkillSearch
 from memoryos_toolgateway.render import call_message, skill_message
 from memoryos_toolgateway.servicers.calls import CallsServicer, JournalCalls, issuer_of
 
@@ -25,8 +25,9 @@ _TRACER: Final = tracer("memoryos_toolgateway")
 class ToolGatewayServicer(CallsServicer, tool_gateway_pb2_grpc.ToolGatewayServicer):
     """Tool calls."""
 
-    def __init__(self, call_skill: CallSkill, calls: JournalCalls, wait_s: float) -> None:
+    def __init__(self, call_skill: CallSkill, calls: JournalCalls, search: SkillSearch, wait_s: float) -> None:
         self._call_skill = call_skill
+        self._search = search
         self._calls = calls
         self._wait_s = wait_s
 
@@ -79,4 +80,6 @@ class ToolGatewayServicer(CallsServicer, tool_gateway_pb2_grpc.ToolGatewayServic
 
     async def SearchSkills(self, request: pb.SearchSkillsRequest, context: Any) -> pb.SearchSkillsResponse:
         """Find skills by what they are for."""
-        raise DependencyUnavailable
+        found, words_only = await self._search.search(request.query, request.top_k)
+        hits = [pb.SkillHit(skill=skill_message(skill), score=score) for skill, score in found]
+        return pb.SearchSkillsResponse(hits=hits, words_only=words_only)

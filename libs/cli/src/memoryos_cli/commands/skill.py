@@ -9,6 +9,7 @@ import typer
 from memoryos_sdk.tools import Call
 
 from memoryos_cli.caller import Caller, command
+from memoryos_cli.commands import skill_files
 from memoryos_cli.exits import CliError, Exit
 from memoryos_cli.output import short
 
@@ -21,11 +22,22 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="skill")
     command(group, "list")(list_skills)
     command(group, "show")(show)
+    command(group, "search")(search)
+    skill_files.add_to(group)
     command(app, "call")(call)
 
 
-async def list_skills(caller: Caller) -> None:
+async def list_skills(
+    caller: Caller,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those of the files, also the quarantined ones and why; no gateway is asked.")
+    ] = False,
+    folders: skill_files.Folders = None,
+) -> None:
     """List the skills that the caller could be allowed to call."""
+    if everything or folders:
+        await skill_files.list_files(caller, folders)
+        return
     async with caller.client() as client:
         found = await client.tools.list().all()
     if caller.output.as_json:
@@ -36,6 +48,30 @@ async def list_skills(caller: Caller) -> None:
         [(s.name, s.version, s.effect_class, s.risk, short(s.description, 200)) for s in found],
         empty="no skill is open to this caller",
     )
+
+
+async def search(
+    caller: Caller,
+    words: Annotated[list[str], typer.Argument(help="What is to be done.", show_default=False)],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Skills at most.")] = 10,
+) -> None:
+    """Find skills by what they are for, among those that the caller could be allowed to call."""
+    async with caller.client() as client:
+        found = await client.tools.search(" ".join(words), top_k=limit)
+    if caller.output.as_json:
+        caller.output.value(found)
+        return
+    caller.output.table(
+        ["score", "skill", "effect", "risk", "description"],
+        [
+            (f"{hit.score:.2f}", s.name, s.effect_class, s.risk, short(s.description, 160))
+            for hit in found.hits
+            for s in (hit.skill,)
+        ],
+        empty="no skill fits",
+    )
+    if found.words_only:
+        caller.output.line("by words alone: meaning could not be compared just now", style="dim")
 
 
 async def show(caller: Caller, name: Annotated[str, typer.Argument(show_default=False)]) -> None:
