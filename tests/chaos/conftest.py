@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 QDRANT_BINARY = os.environ.get("MEMORYOS_QDRANT_BINARY", "")
+ACTING_KILLS = os.environ.get("MEMORYOS_ACTING_KILLS", "")
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,9 @@ def qdrant_binary() -> Path:
     if not QDRANT_BINARY:
         pytest.skip("MEMORYOS_QDRANT_BINARY names no Qdrant server: there is none to kill")
     return Path(QDRANT_BINARY)
+
+
+@pytest.fixture(scope="session")
+def acting_kills() -> int | None:
+    """How many kills the rounds of tool calls last, where it is not what the test says."""
+    return int(ACTING_KILLS) if ACTING_KILLS else None
