@@ -31,7 +31,7 @@ from memoryos_toolgateway.domain.schema_check import CompiledSchema
 from memoryos_toolgateway.domain.schema_dialects import modern
 from memoryos_toolgateway.domain.schema_lint import SchemaRefused, lint_schema
 from memoryos_toolgateway.domain.skill import RequestTemplate, Skill
-from memoryos_toolgateway.errors import SkillFileInvalid
+from memoryos_toolgateway.errors import PolicyUnavailable, SkillFileInvalid
 from memoryos_toolgateway.operations.search_skills import SkillSearch
 from rich.console import Console
 
@@ -58,10 +58,10 @@ class _ShowsAll:
         return [True] * len(skills)
 
     async def decide(self, question: Question) -> Decision:
-        raise NotImplementedError
+        raise PolicyUnavailable
 
     async def open_review(self, call_id: str, action_digest: str, decision_id: str) -> str:
-        raise NotImplementedError
+        raise PolicyUnavailable
 
 
 @dataclass

@@ -80,16 +80,22 @@ def _of_parameters(schema: Any, parts: tuple[str, ...]) -> Iterator[tuple[str, s
             name = more[1].lower()
             if "description" not in inner and "title" not in inner:
                 yield pointers.join(here), "description", "a parameter without a description is guessed at: add one"
-            if name in _RECEIVES and "x-recipient" not in inner:
+            if name in _RECEIVES and not _says(inner, "x-recipient"):
                 yield (
                     pointers.join(here),
                     "recipient",
                     "it may say who receives what is sent: x-recipient: true, or false where it does not",
                 )
-            if name in _SECRET and "x-sensitive" not in inner:
+            if name in _SECRET and not _says(inner, "x-sensitive"):
                 yield (
                     pointers.join(here),
                     "sensitive",
                     "it may be secret: x-sensitive: true masks it, false says it is not",
                 )
         yield from _of_parameters(inner, here)
+
+
+def _says(schema: dict[str, Any], mark: str) -> bool:
+    """Tell whether a parameter, or the elements of a list, are marked either way."""
+    elements = schema.get("items")
+    return mark in schema or (isinstance(elements, dict) and mark in elements)
