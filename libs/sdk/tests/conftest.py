@@ -151,6 +151,35 @@ class Services(
         )
         return policy_pb2.GetDecisionResponse(decision=decision)
 
+    async def ListDecisions(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        if request.page_token == "":
+            return policy_pb2.ListDecisionsResponse(next_page_token="2")
+        return policy_pb2.ListDecisionsResponse(decisions=[policy_pb2.Decision(id="dec_1", input_json=b'{"args":{}}')])
+
+    async def WatchDecisions(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self._enter(request, context)
+        yield policy_pb2.WatchDecisionsResponse(position=request.position or "0")
+        for number in range(int(request.position or 0) + 1, 5):
+            decision = policy_pb2.Decision(id=f"dec_{number}", effect=policy_pb2.EFFECT_DENY)
+            yield policy_pb2.WatchDecisionsResponse(decision=decision, position=str(number))
+            if number % 2 == 0:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    async def WatchReviews(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self._enter(request, context)
+        for number in range(int(request.position or 0) + 1, 5):
+            review = reviews_pb2.Review(id=f"rev_{number}", effect_class=policy_pb2.EFFECT_CLASS_KEYED, risk="high")
+            yield reviews_pb2.WatchReviewsResponse(review=review, position=str(number))
+            if number == 3:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    async def ExplainDecision(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        answer = policy_pb2.ExplainDecisionResponse(same=True, kept=policy_pb2.Decision(id=request.id))
+        answer.fired.add(file="memoryos/main/main.rego", line=7, head="allow if")
+        return answer
+
     async def ResolveReview(self, request: Any, context: Any) -> Any:
         await self._enter(request, context)
         review = reviews_pb2.Review(id=request.id, state=reviews_pb2.REVIEW_STATE_APPROVED)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 from memoryos.harness.v1 import tasks_pb2
-from memoryos_sdk import Client, DeadlineExceeded, InvalidArgument, NotFound, Unavailable
+from memoryos.policy.v1 import policy_pb2
+from memoryos_sdk import Client, DeadlineExceeded, DecisionFilter, InvalidArgument, NotFound, Unavailable, sync
 
 from .conftest import Services
 
@@ -93,3 +95,60 @@ async def test_reviews_and_decisions(client: Client, services: Services) -> None
     assert decision.approvals[0].expires_in == timedelta(seconds=60)
     with pytest.raises(InvalidArgument, match="approved"):
         client.reviews.list(state="open")
+
+
+async def test_decisions_are_searched_by_everything_at_once(client: Client, services: Services) -> None:
+    wanted = DecisionFilter(
+        user="u1", skill="refund.create", effect="deny", reason_code="c", policy="p", call_id="call_1", trace_id="t",
+        review_id="rev_1", between=("2026-11-01T00:00:00+08:00", None),
+    )  # fmt: skip
+    (found,) = await client.decisions.list(wanted, with_input=True).all()
+    assert (found.id, found.input) == ("dec_1", {"args": {}})
+    request = services.requests[-1]
+    assert (request.user, request.skill, request.reason_code, request.policy) == ("u1", "refund.create", "c", "p")
+    assert (request.call_id, request.trace_id, request.review_id) == ("call_1", "t", "rev_1")
+    assert (request.effect, request.view) == (policy_pb2.EFFECT_DENY, policy_pb2.DECISION_VIEW_INPUT)
+    assert request.from_time.ToJsonString() == "2026-10-31T16:00:00Z"
+    assert not request.HasField("until_time")
+    assert len(services.requests) == 2, "an empty page with a token is not the end"
+    with pytest.raises(InvalidArgument, match="manual_review"):
+        client.decisions.list(DecisionFilter(effect="no"))
+
+
+async def test_feeds_go_on_where_the_connection_broke(client: Client, services: Services) -> None:
+    seen = []
+    async with aclosing(client.decisions.watch(effect="deny")) as decisions:
+        async for event in decisions:
+            seen.append((event.decision.id, event.position))
+            if len(seen) == 4:
+                break
+    assert seen == [(f"dec_{number}", str(number)) for number in range(1, 5)]
+    assert [request.position for request in services.requests] == ["", "2"]
+    assert {request.effect for request in services.requests} == {policy_pb2.EFFECT_DENY}
+    services.requests.clear()
+    async with aclosing(client.reviews.watch(position="1")) as reviews:
+        events = [await anext(reviews) for _ in range(3)]
+    assert [(event.review.id, event.review.effect_class) for event in events] == [
+        (f"rev_{number}", "keyed") for number in (2, 3, 4)
+    ]
+    assert [request.position for request in services.requests] == ["1", "3"]
+
+
+async def test_an_explanation_names_the_rules_that_fired(client: Client) -> None:
+    explained = await client.decisions.explain("dec_7")
+    assert (explained.kept.id, explained.same) == ("dec_7", True)
+    (rule,) = explained.fired
+    assert (rule.file, rule.line, rule.head) == ("memoryos/main/main.rego", 7, "allow if")
+
+
+async def test_the_client_that_waits_follows_too(address: str) -> None:
+    def follow() -> list[str]:
+        found = []
+        with sync.connect(token="token-a", policy=address) as client:
+            for event in client.reviews.watch():
+                found.append(event.review.id)
+                if len(found) == 2:
+                    break
+        return found
+
+    assert await asyncio.to_thread(follow) == ["rev_1", "rev_2"]
