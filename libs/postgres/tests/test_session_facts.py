@@ -6,7 +6,16 @@ import pytest
 from memoryos_core.words import words_of
 from memoryos_postgres import roles
 from memoryos_postgres.errors import AccessRefused
-from memoryos_postgres.session_facts import SOURCES_MAX, Fact, facts_of, hashes_of, holder_of, note, note_said
+from memoryos_postgres.session_facts import (
+    SOURCES_MAX,
+    Fact,
+    facts_of,
+    hashes_of,
+    holder_of,
+    note,
+    note_said,
+    saw_untrusted,
+)
 from memoryos_testing import scope_of
 from memoryos_testing.postgres import admin_execute
 
@@ -57,9 +66,24 @@ async def test_outside_of_a_session_a_fact_counts_for_the_user_for_a_day(gateway
     assert (await seen(policy, scope)).seen == {Fact.UNTRUSTED_CONTENT}
     assert (await seen(policy, in_session(""))).seen == {Fact.UNTRUSTED_CONTENT}
     assert (await seen(policy, in_session("", user="bob"))).seen == set()
-    old = "UPDATE core.session_facts SET create_time = create_time - interval '25 hours'"
-    await admin_execute(database, old)
+    hour, before = "'2026-01-01T01'", "create_time - interval '25 hours'"
+    await admin_execute(database, f"UPDATE core.session_facts SET source = '{WEB}@' || {hour}, create_time = {before}")
     assert (await seen(policy, scope)).seen == set()
+    async with gateway.scoped(scope) as tx:  # seen again in another hour, it counts again
+        note(tx, scope, [Fact.UNTRUSTED_CONTENT], source=WEB)
+    assert (await seen(policy, scope)).seen == {Fact.UNTRUSTED_CONTENT}
+
+
+async def test_untrusted_content_is_asked_for_by_itself(gateway):
+    scope = in_session()
+    for fact, answer in ((Fact.PERSONAL_DATA, False), (Fact.UNTRUSTED_CONTENT, True)):
+        async with gateway.scoped(scope) as tx:
+            note(tx, scope, [fact], source=WEB)
+        async with gateway.scoped(scope) as tx:
+            assert await saw_untrusted(tx, scope) is answer
+    for other in (in_session("ses_2"), in_session("")):
+        async with gateway.scoped(other) as tx:
+            assert not await saw_untrusted(tx, other)
 
 
 async def test_the_words_of_the_user_are_said_and_no_others(harness, policy, key_ring):

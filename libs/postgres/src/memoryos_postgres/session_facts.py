@@ -3,6 +3,7 @@
     async with db.scoped(scope) as tx:
         note(tx, scope, {Fact.UNTRUSTED_CONTENT}, source="skill:web.fetch")   # before the content is handed out
         facts = await facts_of(tx, scope, hashes_of(keys, words))             # policy, before it asks the rules
+        await saw_untrusted(tx, scope)                                        # before an agent's words are kept
 
 Session and user come from the token of the call. Facts are only ever added: a
 detour through memory, another agent or a retry takes none away.
@@ -28,11 +29,15 @@ MESSAGES_MAX: Final = 200
 SOURCES_MAX: Final = 64
 """Sources that are named; that there are more changes no fact."""
 SESSIONLESS_HOURS: Final = 24
-"""How long what was seen outside of any session counts for its user."""
+"""How long what was seen outside of any session counts for its user, from the beginning of the hour in which it was."""
 
 _NOTE: Final = (
     "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name)"
     " VALUES (%(tenant)s, %(holder)s, %(fact)s, %(source)s, %(user)s) ON CONFLICT DO NOTHING"
+)
+# Outside of any session a fact ends: seen again in another hour it is another row, which lasts as much longer.
+_NOTE_HOURLY: Final = _NOTE.replace(
+    "%(source)s", "%(source)s || to_char(clock_timestamp() AT TIME ZONE 'UTC', '\"@\"YYYY-MM-DD\"T\"HH24')"
 )
 _NOTE_SAID: Final = (
     "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name, words)"
@@ -53,6 +58,12 @@ FACTS: Final = (
     ") AS said"
 )
 """One row, by `facts_params`; for whoever asks for more in the same round trip. `facts_from` reads it."""
+SAW_UNTRUSTED: Final = (
+    "EXISTS (SELECT FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact = 'untrusted_content'"
+    " AND (%(hours)s = 0 OR create_time > clock_timestamp() - make_interval(hours => %(hours)s)))"
+)
+"""A condition by `holder_params`, for a statement that rests on it."""
 
 
 class Fact(StrEnum):
@@ -84,9 +95,9 @@ def holder_of(scope: Scope) -> str:
 
 def note(tx: Tx, scope: Scope, facts: Iterable[Fact], *, source: str) -> None:
     """Add facts at the end of the transaction that hands the content out, or that keeps it."""
-    for fact in facts:
+    for fact in sorted(facts):  # in one order: no two transactions wait for each other
         params = {"tenant": scope.tenant, "holder": holder_of(scope), "user": scope.user, "source": source}
-        tx.defer(_NOTE, {**params, "fact": fact.value})
+        tx.defer(_NOTE if scope.session_id else _NOTE_HOURLY, {**params, "fact": fact.value})
 
 
 def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, message_id: str, text: str) -> None:
@@ -101,6 +112,11 @@ def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, messag
     tx.defer(_NOTE_SAID, {**params, "words": [keys.token_hash(word) for word in words]})
 
 
+async def saw_untrusted(tx: Tx, scope: Scope) -> bool:
+    """Tell whether the session of a call has seen untrusted content."""
+    return bool(await tx.fetch_value(f"SELECT {SAW_UNTRUSTED}", holder_params(scope)))
+
+
 async def facts_of(tx: Tx, scope: Scope, asked: Mapping[int, str] | None = None) -> SessionFacts:
     """Give what is known of the session of a call; `asked`: see `hashes_of`."""
     row = await tx.fetch_one(FACTS, facts_params(scope, asked or {}))
@@ -113,16 +129,15 @@ def hashes_of(keys: TenantKeys, words: Iterable[str]) -> dict[int, str]:
     return {keys.token_hash(word): word for word in words}
 
 
+def holder_params(scope: Scope) -> dict[str, Any]:
+    """Give the parameters of SAW_UNTRUSTED."""
+    hours = 0 if scope.session_id else SESSIONLESS_HOURS
+    return {"tenant": scope.tenant, "holder": holder_of(scope), "hours": hours}
+
+
 def facts_params(scope: Scope, asked: Mapping[int, str]) -> dict[str, Any]:
     """Give the parameters of FACTS."""
-    return {
-        "tenant": scope.tenant,
-        "holder": holder_of(scope),
-        "messages": MESSAGES_MAX,
-        "sources": SOURCES_MAX,
-        "hours": 0 if scope.session_id else SESSIONLESS_HOURS,
-        "asked": list(asked),
-    }
+    return {**holder_params(scope), "messages": MESSAGES_MAX, "sources": SOURCES_MAX, "asked": list(asked)}
 
 
 def facts_from(row: Row, asked: Mapping[int, str]) -> SessionFacts:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
@@ -43,11 +43,17 @@ class Stack:
     process: asyncio.subprocess.Process
 
     def token(
-        self, tenant: str, user: str, *, roles: Iterable[str] = ("agent", "user"), groups: Iterable[str] = ()
+        self,
+        tenant: str,
+        user: str,
+        *,
+        roles: Iterable[str] = ("agent", "user"),
+        groups: Iterable[str] = (),
+        **claims: Any,
     ) -> str:
-        """Give a token of the development issuer."""
+        """Give a token of the development issuer; `claims` are further fields of Identity."""
         signer = TokenSigner.load(self.folder / "keys" / "dev.pem", SystemClock(), UlidSource())
-        identity = Identity(tenant=tenant, user=user, roles=frozenset(roles), groups=frozenset(groups))
+        identity = Identity(tenant=tenant, user=user, roles=frozenset(roles), groups=frozenset(groups), **claims)
         return signer.subject(identity, audience=[EDGE_AUDIENCE], ttl_s=TOKEN_TTL_S)
 
 

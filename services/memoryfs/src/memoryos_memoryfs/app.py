@@ -44,6 +44,7 @@ from memoryos_memoryfs.adapters.pg_scans import PgInspector
 from memoryos_memoryfs.adapters.pg_storage import PgStorage
 from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.adapters.pg_upkeep import PgUpkeep
+from memoryos_memoryfs.adapters.seen_facts import SeenFacts
 from memoryos_memoryfs.adapters.session import CopyReads, Shared
 from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.background import (
@@ -97,7 +98,7 @@ async def running(
             storage=PgStorage(database, shared),
             feed=PgFeed(database, shared),
             past=PgPast(database, shared),
-            trail=AuditReads(ground.recorder),
+            trail=AuditReads(ground.recorder, SeenFacts(database, ground.clock)),
             hits=upkeep,
             embedder=embedder,
             clock=ground.clock,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.sealing import key_id_of
 from memoryos_postgres import queries
 from memoryos_postgres.database import array_literal
+from memoryos_postgres.session_facts import SAW_UNTRUSTED, holder_params, saw_untrusted
 from memoryos_postgres.transaction import Row
 from memoryos_telemetry.context import current_trace_id
 
@@ -24,13 +26,20 @@ from memoryos_memoryfs.adapters.places import Place, place_of, plan_once
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import SourceChange
-from memoryos_memoryfs.domain.items import Cause, Item, State
+from memoryos_memoryfs.domain.items import Cause, Item, State, Trust
 from memoryos_memoryfs.domain.place_keys import path_key
+from memoryos_memoryfs.domain.session_trust import speaks_for_oneself, taintable
 from memoryos_memoryfs.ports.storage import Look, Revised, Written
 
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
 _TOGETHER_MIN: Final = 4
 """From so many items on one statement over arrays is cheaper than one each (an array parameter costs 5 µs)."""
+_SESSION_TRUST: Final = f"CASE WHEN {SAW_UNTRUSTED} THEN {int(Trust.UNTRUSTED)} ELSE {int(Trust.TRUSTED)} END"
+_INSERT_ITEM: Final = _QUERIES["insert_item"]
+_INSERT_ITEMS: Final = _QUERIES["insert_items"]
+# With what the session has seen, in the same round trip.
+_INSERT_AGENTS_ITEM: Final = _INSERT_ITEM.replace("%(trust)s", f"greatest(%(trust)s, {_SESSION_TRUST})")
+_INSERT_AGENTS_ITEMS: Final = _INSERT_ITEMS.replace("fresh.trust", f"greatest(fresh.trust, {_SESSION_TRUST})")
 
 
 class PgItems:
@@ -48,17 +57,23 @@ class PgItems:
             return
         columns = await self.columns([written.item for written in items])
         stamp = self.stamp(cause)
+        one, many = _INSERT_ITEM, _INSERT_ITEMS
+        if self._doubtful(items, cause):
+            one, many = _INSERT_AGENTS_ITEM, _INSERT_AGENTS_ITEMS
+            stamp.update(holder_params(self._session.scope))
         if len(items) >= _TOGETHER_MIN:
-            await self._tx.execute(_QUERIES["insert_items"], {**array_params(columns), **stamp})
+            await self._tx.execute(many, {**array_params(columns), **stamp})
         else:
             for values in zip(*columns.values(), strict=True):
                 # travels with COMMIT
-                self._tx.defer(_QUERIES["insert_item"], {**dict(zip(columns, values, strict=True)), **stamp})
+                self._tx.defer(one, {**dict(zip(columns, values, strict=True)), **stamp})
         await self._index.put(items, fresh=True)
         await note_working(self._session, [written.item for written in items])
 
     async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
         """See `ItemStore.revise`."""
+        if self._doubtful([change.after for change in items], cause) and await self.tainted():
+            items = [replace(change, after=_untrusted(change.after)) for change in items]
         await self.replace(items, cause)
         if cause is not Cause.ROLLBACK:
             await self.derivations.follow([SourceChange(before=c.before, after=c.after.item) for c in items])
@@ -86,6 +101,17 @@ class PgItems:
             after.append(Written(item=written.item, words=written.words, vector=vector))
         await self._index.put(after, fresh=True)
         await note_working(self._session, [change.after.item for change in items])
+
+    async def tainted(self) -> bool:
+        """See `ItemStore.tainted`."""
+        scope = self._session.scope
+        return not speaks_for_oneself(scope) and await saw_untrusted(self._tx, scope)
+
+    def _doubtful(self, items: Sequence[Written], cause: Cause) -> bool:
+        """Tell whether what the session has seen decides how far the items are trusted."""
+        if not taintable(cause) or speaks_for_oneself(self._session.scope):
+            return False
+        return any(written.item.trust is Trust.TRUSTED for written in items)
 
     async def find(self, ids: Sequence[str], *, last: bool = False) -> dict[str, Item]:
         """See `ItemStore.find`."""
@@ -213,3 +239,7 @@ class PgItems:
             "cause": int(cause),
             "trace_id": current_trace_id(),
         }
+
+
+def _untrusted(written: Written) -> Written:
+    return replace(written, item=replace(written.item, trust=Trust.UNTRUSTED))

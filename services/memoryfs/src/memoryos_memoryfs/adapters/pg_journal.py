@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from memoryos_audit import Actor, AuditEvent, Kind, Outcome, ReadRecorder, record
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import TenantKeys
 
+from memoryos_memoryfs.adapters.seen_facts import SeenFacts, noted
 from memoryos_memoryfs.adapters.session import Session
+from memoryos_memoryfs.domain.items import Item
+from memoryos_memoryfs.domain.session_trust import facts_of
 
 SERVICE = "memoryfs"
 _NOT_FOUND = "ITEM_NOT_FOUND"
@@ -63,6 +66,11 @@ class PgJournal:
         keys = await self._session.keys()
         record(self._session.tx, _event(Kind.MEMORY_WRITE, rpc, self._session.scope, keys, path, ids))
 
+    def gives(self, items: Iterable[Item]) -> None:
+        """See `Journal.gives`."""
+        session = self._session
+        noted(session.tx, session.scope, facts_of(session.scope, items))
+
     async def audit_admin(self, rpc: str, target: str) -> None:
         """See `Journal.audit_admin`."""
         event = AuditEvent(
@@ -80,8 +88,22 @@ class PgJournal:
 class AuditReads:
     """ReadTrail: rows of concurrent reads share a commit."""
 
-    def __init__(self, recorder: ReadRecorder) -> None:
+    def __init__(self, recorder: ReadRecorder, seen: SeenFacts) -> None:
         self._recorder = recorder
+        self._seen = seen
+
+    async def gave(
+        self,
+        rpc: str,
+        scope: Scope,
+        path: MemoryPath | None,
+        items: Sequence[Item],
+        *,
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        """See `ReadTrail.gave`; a round trip more where the session sees something for the first time."""
+        await self._seen.keep(scope, facts_of(scope, items))
+        await self.record(rpc, scope, path, [item.id for item in items] if ids is None else ids)
 
     async def record(
         self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool = True

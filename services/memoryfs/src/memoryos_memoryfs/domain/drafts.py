@@ -29,6 +29,7 @@ from memoryos_memoryfs.domain.items import (
     Tier,
     Trust,
 )
+from memoryos_memoryfs.domain.session_trust import trust_after
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.errors import NotOwner
 
@@ -209,7 +210,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
     )
     same_words = payload.content == before.payload.content and not sets("embedding")
     flags = (before.flags & ~Flag.INSTRUCTION_LIKE) | _flags_of(payload.content)
-    trust = (draft.trust or _default_trust(origin)) if sets("trust") else before.trust
+    asked_trust = (draft.trust or _default_trust(origin)) if sets("trust") else before.trust
     valid_from = (draft.valid_from or at.now) if sets("valid_from") else before.valid_from
     valid_to = draft.valid_to if sets("valid_to") else before.valid_to
     _check_validity(valid_from, valid_to)
@@ -221,7 +222,7 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         user=draft.user if sets("user") else before.user,
         readers=draft.readers if sets("readers") else before.readers,
         sensitivity=draft.sensitivity if sets("sensitivity") else before.sensitivity,
-        trust=Trust.UNTRUSTED if Flag.INSTRUCTION_LIKE in flags else trust,
+        trust=Trust.UNTRUSTED if Flag.INSTRUCTION_LIKE in flags else trust_after(before.trust, asked_trust, at.scope),
         origin=origin,
         confidence=confidence,
         importance=(0.5 if draft.importance is None else draft.importance) if sets("importance") else before.importance,

@@ -73,7 +73,8 @@ async def diff_points(parts: Parts, scope: Scope, query: DiffQuery) -> DiffPage:
     if fits < len(found):
         more, found = True, found[:fits]
         after = found[-1].id
-    await parts.trail.record(RPC, scope, query.path, [entry.id for entry in found])
+    shown = [side for entry in found for side in (entry.before, entry.after) if side is not None]
+    await parts.trail.gave(RPC, scope, query.path, shown, ids=[entry.id for entry in found])
     return DiffPage(found, tokens.encode(scope, RPC, query.binding, (after,)) if more else "")
 
 

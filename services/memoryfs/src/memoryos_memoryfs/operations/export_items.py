@@ -182,5 +182,6 @@ async def _pages(parts: Parts, scope: Scope, query: ExportQuery, point: Point) -
         ids = point.ids[start : start + PAGE_SIZE]
         found = await parts.past.items(scope, point, ids, vectors=query.with_vectors, history=query.with_history)
         page = [one for one in found if query.path.contains(one.item.path) and access.visible(scope, one.item)]
-        await parts.trail.record(_METHOD, scope, query.path, sorted({one.item.id for one in page}))
+        shown = [one.item for one in page]
+        await parts.trail.gave(_METHOD, scope, query.path, shown, ids=sorted({item.id for item in shown}))
         yield page

@@ -23,5 +23,5 @@ async def get_item(parts: Parts, scope: Scope, item_id: str) -> Item:
     if item is None or not access.visible(scope, item) or item.expired(parts.clock.now()):
         await parts.trail.record(_RPC, scope, None, [item_id], found=False)
         raise ItemNotFound
-    await parts.trail.record(_RPC, scope, item.path, [item_id])
+    await parts.trail.gave(_RPC, scope, item.path, [item])
     return item

@@ -21,7 +21,7 @@ from memoryos_vectors.ports import Vector
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import etag_of
 from memoryos_memoryfs.domain.item_lines import line_of
-from memoryos_memoryfs.domain.items import ITEM_ID_PREFIX, Cause, EmbedState, Item, State
+from memoryos_memoryfs.domain.items import ITEM_ID_PREFIX, Cause, EmbedState, Item, State, Trust
 from memoryos_memoryfs.domain.settings import Holding
 from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import AlreadyExists, ImportCorrupt, NotOwner
@@ -186,6 +186,8 @@ async def _written(parts: Parts, command: ImportCommand, lines: Sequence[ImportL
 async def _keep(
     parts: Parts, work: Work, command: ImportCommand, revisions: Mapping[str, Sequence[Written]]
 ) -> ImportCounts:
+    if await work.items.tainted():
+        revisions = {item_id: [_untrusted(one) for one in of_item] for item_id, of_item in revisions.items()}
     newest = {item_id: of_item[-1] for item_id, of_item in revisions.items()}
     there = await work.items.lock(list(newest))
     skipped = {item_id for item_id, before in there.items() if _same(before, newest[item_id].item)}
@@ -210,6 +212,10 @@ async def _keep(
         skipped=len(skipped),
         pending=sum(w.vector is None and w.item.state is State.ACTIVE for w in kept),
     )
+
+
+def _untrusted(written: Written) -> Written:
+    return replace(written, item=replace(written.item, trust=Trust.UNTRUSTED))
 
 
 def _same(before: Item, after: Item) -> bool:

@@ -69,7 +69,7 @@ async def list_items(parts: Parts, scope: Scope, query: ListQuery) -> Page:
     if len(found) > size:
         last = found[size - 1]
         token = tokens.encode(scope, _METHOD, query.binding, (_micros(last.create_time), last.id))
-    await parts.trail.record(_METHOD, scope, query.path, [item.id for item in page])
+    await parts.trail.gave(_METHOD, scope, query.path, page)
     return Page(page, token)
 
 

@@ -29,9 +29,9 @@ async def read_items(parts: Parts, scope: Scope, query: ReadQuery) -> Recalled:
     refuses the call (`PathNotAllowed`).
     """
     recalled = await recall(parts, scope, query)
-    ids = [hit.item.id for hit in recalled.hits]
-    await parts.trail.record(_RPC, scope, query.paths[0], ids)
-    parts.hits.note(scope.tenant, ids)
+    items = [hit.item for hit in recalled.hits]
+    await parts.trail.gave(_RPC, scope, query.paths[0], items)
+    parts.hits.note(scope.tenant, [item.id for item in items])
     return recalled
 
 

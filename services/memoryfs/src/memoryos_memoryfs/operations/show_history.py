@@ -62,7 +62,8 @@ async def show_history(parts: Parts, scope: Scope, query: HistoryQuery) -> Chang
     token = ""
     if len(found) > len(page):
         token = tokens.encode(scope, RPC, binding, _place(found[len(page) - 1]))
-    await parts.trail.record(RPC, scope, item.path, [query.id])
+    shown = [change.item for change in page if change.item is not None]
+    await parts.trail.gave(RPC, scope, item.path, shown, ids=[query.id])
     return ChangePage(page, token)
 
 

@@ -80,7 +80,7 @@ async def trace_lineage(parts: Parts, scope: Scope, item_id: str, depth: int) ->
     items = list(found.values())
     fits = fitting(items)
     kept = {item.id for item in items[:fits]}
-    await parts.trail.record(RPC, scope, found[item_id].path, sorted(kept))
+    await parts.trail.gave(RPC, scope, found[item_id].path, items[:fits], ids=sorted(kept))
     shown = [_named_only(item, kept) for item in items[:fits]]
     return Traced(shown, _edges(shown), truncated or fits < len(items))
 

@@ -65,7 +65,9 @@ async def watch_changes(parts: Parts, scope: Scope, query: WatchQuery) -> AsyncG
         lambda at: parts.feed.after(scope, query.path, at, PAGE_SIZE), start, news=NoNews(), quiet_s=QUIET_S
     ):
         if page.events:
-            await parts.trail.record(_METHOD, scope, query.path, [change.item_id for _, change in page.events])
+            changes = [change for _, change in page.events]
+            shown = [change.item for change in changes if change.item is not None]
+            await parts.trail.gave(_METHOD, scope, query.path, shown, ids=[change.item_id for change in changes])
             for position, change in page.events:
                 yield Seen(change, token(position))
         elif parts.clock.monotonic() - last_sent < HEARTBEAT_S:

@@ -154,6 +154,9 @@ class Journal(Protocol):
     async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """Record the call, one row for all its ids; it commits with the transaction or refuses it."""
 
+    def gives(self, items: Iterable[Item]) -> None:
+        """Keep what the caller's session has seen by an answer of these items; it commits with the transaction."""
+
     async def audit_admin(self, rpc: str, target: str) -> None:
         """Record an act on the installation; `target` names what was done, never content."""
 
@@ -161,10 +164,25 @@ class Journal(Protocol):
 class ReadTrail(Protocol):
     """Audit of reads: rows of concurrent calls share a commit, which each call awaits."""
 
+    async def gave(
+        self,
+        rpc: str,
+        scope: Scope,
+        path: MemoryPath | None,
+        items: Sequence[Item],
+        *,
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        """Record one call whose answer has the content of `items`, and what the caller's session has seen by it.
+
+        Under the names `ids`, or those of the items. Returns once both are
+        committed; raises AuditUnavailable or DatabaseUnavailable when they cannot be.
+        """
+
     async def record(
         self, rpc: str, scope: Scope, path: MemoryPath | None, ids: Sequence[str], *, found: bool = True
     ) -> None:
-        """Record one call that gave out `ids`, or (`found` false) asked for them in vain.
+        """Record one call that named `ids` and gave out no content, or (`found` false) asked for them in vain.
 
         Returns once it is committed; raises AuditUnavailable when it cannot be.
         """
@@ -174,7 +192,13 @@ class ReadTrail(Protocol):
 
 
 class ItemStore(Protocol):
-    """The truth, under row-level security: what the caller may not read is not there."""
+    """The truth, under row-level security: what the caller may not read is not there.
+
+    What `add` and `revise` keep of a `tainted` session is untrusted, whatever the items say.
+    """
+
+    async def tainted(self) -> bool:
+        """Tell whether an agent calls, in a session that has seen untrusted content."""
 
     async def add(self, items: Sequence[Written], cause: Cause = Cause.WRITE) -> None:
         """Insert new items with their index rows."""

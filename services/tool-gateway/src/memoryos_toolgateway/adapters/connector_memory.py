@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import grpc
@@ -98,7 +98,7 @@ class MemoryConnector:
         hits = sorted((hit for answer in answers for hit in answer.hits), key=_rank)[:top_k]
         exact = all(answer.exactness == memoryfs_pb2.EXACTNESS_EXACT for answer in answers)
         exactness = "exact" if exact else _EXACTNESS.get(answers[0].exactness, "truncated")
-        return {"hits": [_hit(hit) for hit in hits], "exactness": exactness}, _facts(hits)
+        return {"hits": [_hit(hit) for hit in hits], "exactness": exactness}, _facts(scope, hits)
 
     async def _write(self, scope: Scope, attempt: Attempt) -> dict[str, Any]:
         arguments = attempt.arguments
@@ -181,11 +181,11 @@ def _hit(hit: memoryfs_pb2.Hit) -> dict[str, Any]:
     }
 
 
-def _facts(hits: Iterable[memoryfs_pb2.Hit]) -> frozenset[str]:
-    """What the hits bring into a session: text that nobody vouches for, and what not everybody may read."""
-    hits = list(hits)
-    untrusted = any(hit.item.trust != item_pb2.TRUST_TRUSTED for hit in hits)
-    personal = any(hit.item.sensitivity > 0 for hit in hits)
+def _facts(scope: Scope, hits: Sequence[memoryfs_pb2.Hit]) -> frozenset[str]:
+    """What the hits bring into a session, as MemoryFS says it: kept with the result for whoever reads that again."""
+    items = [hit.item for hit in hits]
+    untrusted = any(item.trust != item_pb2.TRUST_TRUSTED for item in items)
+    personal = any(item.sensitivity > 0 or item.user not in ("", scope.user) for item in items)
     return frozenset(({"untrusted_content"} if untrusted else set()) | ({"personal_data"} if personal else set()))
 
 
