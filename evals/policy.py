@@ -91,7 +91,7 @@ def _skills(found: Sequence[Collection], sessions: Sequence[Session]) -> list[tu
 
 
 def _documents(found: Sequence[Collection]) -> dict[str, Any]:
-    documents: dict[str, Any] = {"organisation": {"domains": list(ORGANISATION)}}
+    documents: dict[str, Any] = {"organisation": {"domains": list(ORGANISATION), "names_suffice": True}}
     for collection in found:
         documents.update(collection.documents)
     return documents

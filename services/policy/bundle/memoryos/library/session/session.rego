@@ -3,6 +3,7 @@
 package memoryos.library.session
 
 import data.memoryos.library.arguments
+import data.memoryos.organisation
 
 # Something that nobody vouches for has been read in this session: what is asked now may be its wish.
 influenced if input.context.session_facts.untrusted_content == true
@@ -23,10 +24,14 @@ asked if input.context.session_facts.asked == true
 
 own_words(text) if text.pointer in input.context.session_facts.said
 
-# A recipient that the user has named, or one of the organisation.
+# A recipient that the user has named, or one of the organisation. Whose name was said can be anybody's address of
+# that name: that is enough only where the organisation says so.
 known(text) if own_words(text)
 
-known(text) if text.pointer in input.context.session_facts.named
+known(text) if {
+	organisation.names_suffice == true
+	text.pointer in input.context.session_facts.named
+}
 
 known(text) if {
 	arguments.is_address(text.value)

@@ -32,9 +32,14 @@ test_a_stranger_after_untrusted_content if {
 test_known_recipients if {
 	asks(mail(["a@example.com"], "hello"), {}) == set()
 	asks(mail(["x@evil.test"], "hello"), {"said": ["/to/0"]}) == set()
-	asks(mail(["x@evil.test"], "hello"), {"named": ["/to/0"]}) == set()
 	asks(mail(["https://intra.example.com/hook"], "hello"), {}) == set()
 	asks(mail(["https://evil.test/hook"], "hello"), {}) == {"untrusted_recipient"}
+}
+
+test_a_name_is_enough_only_where_the_organisation_says_so if {
+	asks(mail(["bob@evil.test"], "hello"), {"named": ["/to/0"]}) == {"untrusted_recipient"}
+	trusting := asks(mail(["bob@evil.test"], "hello"), {"named": ["/to/0"]}) with data.memoryos.organisation.names_suffice as true
+	trusting == set()
 }
 
 test_the_users_own_words_carry_nothing_out if {
@@ -50,7 +55,7 @@ test_letting_somebody_in_needs_a_name if {
 		"args": {"email": "x@evil.test"},
 	})
 	asks(invite, {}) == {"untrusted_recipient"}
-	asks(invite, {"named": ["/email"]}) == set()
+	asks(invite, {"said": ["/email"]}) == set()
 }
 
 test_within_a_system_only_what_leads_out_needs_a_name if {
