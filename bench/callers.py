@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 from memoryos.memoryfs.v1 import memoryfs_pb2, memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2, policy_pb2_grpc
+from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
 from memoryos_core.canonical import action_digest, canonical_json
 from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
@@ -188,6 +189,25 @@ class DecisionCaller:
                 },
             },
         }
+
+
+class SkillCaller:
+    """An agent of a user at the tool gateway."""
+
+    def __init__(self, stack: Stack, channel: grpc.aio.Channel, skill: str, arguments: dict[str, Any]) -> None:
+        self._stub = tool_gateway_pb2_grpc.ToolGatewayStub(channel)
+        self._metadata = (("authorization", f"Bearer {stack.token('bench0', OWNER, roles=('agent',))}"),)
+        self._skill = skill
+        self._arguments = canonical_json(arguments)
+
+    async def call(self) -> None:
+        """Make a call that succeeds."""
+        request = tool_gateway_pb2.CallSkillRequest(
+            skill=self._skill, arguments_json=self._arguments, request_id=f"bench-{next(_NUMBERS)}"
+        )
+        answer = await self._stub.CallSkill(request, metadata=self._metadata, timeout=TIMEOUT_S)
+        if answer.call.state != tool_gateway_pb2.CALL_STATE_SUCCEEDED:
+            raise AssertionError(f"a call did not succeed: {answer.call.error_code}")
 
 
 _DIGEST: Final = hashlib.sha256(b"bench").hexdigest()

@@ -1,7 +1,8 @@
-"""The raw engines: psycopg on the same PostgreSQL, SQL on the same vector table, HTTP on the same OPA."""
+"""The raw engines: psycopg on the same PostgreSQL, SQL on the same vector table, HTTP on the same OPA and upstream."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -143,3 +144,25 @@ class RawOpa:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+
+class RawUpstream:
+    """The same upstream over HTTP, each request on a connection of its own as the gateway's are, and nothing else."""
+
+    def __init__(self, address: str) -> None:
+        self._host, _, port = address.partition(":")
+        self._port = int(port)
+        body = b'{"amount":20}'
+        head = f"POST /do HTTP/1.1\r\nhost: {address}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self._request = head.encode() + body
+
+    async def call(self) -> None:
+        """Make one request."""
+        reader, writer = await asyncio.open_connection(self._host, self._port)
+        try:
+            writer.write(self._request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+            assert b" 200 " in head
+        finally:
+            writer.close()

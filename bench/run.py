@@ -1,11 +1,12 @@
 """`make bench`: what our layers cost, as ratios to the raw engines measured in the same run.
 
-python -m bench.run [--scene basic|decide|selectivity|tenants] [--items 100000] [--million]
+python -m bench.run [--scene basic|decide|act|selectivity|tenants] [--items 100000] [--million]
     [--quick] [--check] [--out FILE]
 
 One deployment with PostgreSQL, MemoryFS and the audit sealer, or with policy and
-OPA (decide), all guards on: tokens, row-level security, sealing, idempotency, audit. Vectors are
-given, so the local embedder is not measured. Expected values are for 2 quiet
+OPA (decide), and the tool gateway (act), all guards on: tokens, row-level
+security, sealing, idempotency, audit. Vectors are given, so the local embedder
+is not measured. Expected values are for 2 quiet
 cores; on any other machine compare the ratios, and the CPU time a call, which
 busy neighbours change least. Latencies are p50 / p95.
 """
@@ -26,13 +27,14 @@ from memoryos_testing.stack import running_stack
 from rich.console import Console
 from rich.table import Table
 
+from bench.act import ActBench
 from bench.decide import DecideBench
 from bench.figures import Figure, Figures
 from bench.scale import SETTINGS, ScaleBench
 from bench.scenes import Bench
 
 WITHOUT = ("tool-gateway", "harness", "harness-worker", "policy", "opa")
-SCENES = ("basic", "decide", "selectivity", "tenants")
+SCENES = ("basic", "decide", "act", "selectivity", "tenants")
 
 
 def main() -> None:
@@ -75,6 +77,9 @@ async def bench(options: argparse.Namespace, settings: list[str], console: Conso
     figures = Figures(lambda text: console.print(text, highlight=False))
     if scene == "decide":
         await DecideBench(figures, scale).run()
+        return figures.all
+    if scene == "act":
+        await ActBench(figures, scale).run()
         return figures.all
     async with running_stack(without=WITHOUT, settings=settings) as stack:
         if scene == "basic":
