@@ -192,5 +192,9 @@ def test_the_built_in_skills_are_there(tmp_path: Path):
 
 def test_the_demo_skills_are_registered():
     folder = Path(__file__).parents[3] / "deploy" / "demo" / "skills"
-    registry = registry_of(ToolGatewaySection(skill_dirs=(folder,), endpoints={"BUSINESS": "127.0.0.1:8700"}))
-    assert registry.get("refund.create") is not None
+    endpoints = {"BUSINESS": "127.0.0.1:8700", "MAIL": "127.0.0.1:8025"}
+    registry = registry_of(ToolGatewaySection(skill_dirs=(folder,), endpoints=endpoints))
+    skill = registry.get("refund.create")
+    assert skill is not None
+    assert skill.opened
+    assert not [found.skill.name for found in registry.found() if found.quarantined]
