@@ -46,6 +46,18 @@ async def test_what_was_forgotten_then_with_its_source_has_its_text_of_then(serv
     assert (await alice.get(high)).content == "said since of all three"
 
 
+async def test_what_went_with_its_source_comes_back_with_it_however_long_the_chain(alice):
+    ids = await written(alice)
+    low = await merged(alice, ids[0], ids[1], content="alpha and beta")
+    high = await merged(alice, low, ids[2], content="alpha, beta and delta")
+    point = await snapshot(alice)
+    await alice.update(high, content="said since of all three")
+    await alice.forget(ids[0])
+    assert counts(await rollback(alice, point)) == (0, 0, 3, 0)
+    assert (await alice.get(high)).content == "alpha, beta and delta"
+    assert (await alice.get(low)).state == item_pb2.STATE_SUPERSEDED
+
+
 async def made_by_the_agent(agent) -> tuple[str, str]:
     """Give an item of the agent's and what it made from that and another one."""
     source = await agent.write("alpha by the agent")
