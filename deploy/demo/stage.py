@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 MOS: Final = str(Path(sys.executable).with_name("mos"))
-WAIT_S: Final = 30.0
+WAIT_S: Final = 90.0
 TENANT: Final = "acme"
 EPISODIC: Final = f"/tenants/{TENANT}/memory/episodic"
 
