@@ -139,8 +139,9 @@ async def test_below_the_gate_is_a_candidate_that_only_its_owner_lists(alice, bo
 
 
 async def test_confidence_is_capped_by_origin(alice):
-    inferred = await alice.get(await alice.write("so it must be B", origin=item_pb2.ORIGIN_INFERRED, confidence=1.0))
-    stated = await alice.get(await alice.write("it is B"))
+    concluded = await alice.write("so it must be B", origin=item_pb2.ORIGIN_INFERRED, confidence=1.0)
+    said = await alice.write("it is B")
+    inferred, stated = await alice.get(concluded), await alice.get(said)
     assert inferred.confidence == 0.9
     assert inferred.trust == item_pb2.TRUST_UNTRUSTED
     assert stated.confidence == 1.0
