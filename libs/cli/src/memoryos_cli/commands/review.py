@@ -120,5 +120,5 @@ def _show(caller: Caller, review: Review, *, full: bool) -> None:
     caller.output.line()
     names = [("call", review.call_id), ("decision", review.decision_id), ("opened", moment(review.create_time))]
     caller.output.fields(names)
-    for answer in review_sheet.answers(review):
-        caller.output.line(answer, style="bold")
+    for number, answer in enumerate(review_sheet.answers(review)):
+        caller.output.line(("" if number else "\n") + answer, style="bold")
