@@ -25,7 +25,7 @@ from .test_reviews import (
     parked,
     resolve,
 )
-from .world import Caller, World, refused
+from .world import Caller, World, refused, replica
 
 pytestmark = pytest.mark.integration
 
@@ -183,6 +183,28 @@ async def test_votes_at_once_count_each_and_end_it_once(world: World, database: 
     assert sorted(one.state for one in states) == [PENDING, PENDING, APPROVED]
     resolved = await rows(database, "SELECT 1 FROM core.audit WHERE kind = 'REVIEW_RESOLVED'")
     assert len(resolved) == 3
+
+
+async def test_two_replicas_count_and_tell_as_one(world: World, database: Clone) -> None:
+    async with replica(world) as port:
+        _, review = await parked(world)
+        await set_quorum(database, review.id, 2)
+        feed = reviews(world.reviewer("r3", port=port))
+        assert await stands(feed) == (review.id, PENDING)
+        voters = [world.reviewer("r1"), world.reviewer("r2", port=port)]
+        states = await asyncio.gather(*(resolve(voter, review) for voter in voters))
+        assert sorted(one.state for one in states) == [PENDING, APPROVED]
+        seen = [await stands(feed)]
+        while seen[-1][1] == PENDING:
+            seen.append(await stands(feed))
+        assert seen[-1] == (review.id, APPROVED)
+        _, other = await parked(world)
+        outcomes = await asyncio.gather(
+            resolve(voters[0], other), resolve(voters[1], other, "DENY"), return_exceptions=True
+        )
+        assert sum(isinstance(one, Exception) for one in outcomes) == 1
+        (winner,) = (one for one in outcomes if not isinstance(one, BaseException))
+        assert (await get(world.reviewer(), other.id)).state == winner.state
 
 
 async def test_the_same_request_after_the_end_answers_and_counts_nothing(world: World, database: Clone) -> None:
