@@ -124,7 +124,7 @@ def test_an_empty_folder_is_no_bundle(tmp_path: Path) -> None:
 
 def test_the_token_is_in_no_argument_and_in_no_file_of_opas(tmp_path: Path) -> None:
     setup = OpaSetup(
-        binary=Path("opa"),
+        binary=opa_binary(),
         run_dir=tmp_path / "run",
         token_file=tmp_path / "token",
         port=1,

@@ -129,15 +129,6 @@ async def test_two_reviews_asked_for_at_once_are_not_half_granted(tmp_path: Path
         await point.close()
 
 
-async def test_rules_see_nothing_of_the_environment(tmp_path: Path, own_rules: Path) -> None:
-    add_skill(own_rules, "x.env", 'deny contains {"code": "seen", "text": ""} if opa.runtime().env[_] != "400"\n')
-    assert os.environ.get("PATH")
-    async with opa_server(tmp_path, bundle_dir=own_rules) as server:
-        point = await connect(server)
-        assert codes(await point.decide(question("x.env"))) == ["no_rule"]
-        await point.close()
-
-
 async def test_a_hung_opa_holds_nobody_longer_than_one_time_out(opa: OpaServer) -> None:
     point = await connect(opa, timeout_s=1.0)
     assert (await point.decide(question())).effect is Effect.DENY

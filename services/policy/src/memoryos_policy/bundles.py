@@ -53,6 +53,15 @@ def default_schema_dir() -> Path:
     return Path(__file__).resolve().parents[2] / "schemas"
 
 
+def capabilities_file() -> Path:
+    """Give the file of the built-ins that rules may call: values from values, and nothing else.
+
+    No network, clock, chance, environment, log or remote schema: a decision
+    depends on its input and data alone, carries nothing out and can be made again.
+    """
+    return default_schema_dir() / "capabilities.json"
+
+
 def read_files(source: Path) -> dict[str, bytes]:
     """Give the rules and data under `source` by their path in the bundle, tests left out.
 

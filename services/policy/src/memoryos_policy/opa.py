@@ -11,6 +11,8 @@ import hashlib
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +21,20 @@ from typing import Final
 from memoryos_core.canonical import canonical_json
 from memoryos_core.clock import Clock, SystemClock
 
-from memoryos_policy.bundles import build_bundle, default_authz_dir, default_bundle_dir
+from memoryos_policy.bundles import (
+    BundleInvalid,
+    build_bundle,
+    capabilities_file,
+    default_authz_dir,
+    default_bundle_dir,
+)
 
 HOST: Final = "127.0.0.1"
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 """An input is at most 256 kB of arguments and 16 kB of resource; more is no question of ours."""
+CHECK_S_MAX: Final = 60
 ENVIRONMENT: Final[dict[str, str]] = {"GOGC": "400"}
-"""Nothing of ours: rules can read OPA's environment (opa.runtime), and OPA_RUN_… variables would change its flags.
+"""Nothing of ours: OPA_RUN_… variables would change its flags.
 With GOGC the rules of 1,000 skills are walked by the collector a quarter as often, for 80 MB more."""
 
 
@@ -62,7 +71,8 @@ def prepare(setup: OpaSetup, clock: Clock) -> list[str]:
     """Build what OPA serves into `run_dir` and give the command line that serves it.
 
     The token itself is neither in the command line nor in a file of OPA's, only
-    its SHA-256. The bundle counts as confirmed by its source now.
+    its SHA-256. The bundle counts as confirmed by its source now. Raises
+    BundleInvalid for rules that do not compile or call what rules may not.
     """
     token = ensure_token(setup.token_file)
     guard = setup.run_dir / "guard"
@@ -74,7 +84,9 @@ def prepare(setup: OpaSetup, clock: Clock) -> list[str]:
     _write_data(guard / "system" / "build", {"confirm_time": confirm_time})
     bundles = [guard]
     if setup.bundle_dir is not None:
-        bundles.append(build_bundle(setup.bundle_dir, setup.run_dir / "bundles").path)
+        bundle = build_bundle(setup.bundle_dir, setup.run_dir / "bundles").path
+        _refuse_what_rules_may_not_call(setup.binary, bundle)
+        bundles.append(bundle)
     return command(setup, bundles)
 
 
@@ -94,6 +106,14 @@ def command(setup: OpaSetup, bundles: Sequence[Path]) -> list[str]:
         "--bundle",
         *(str(path) for path in bundles),
     ]
+
+
+def _refuse_what_rules_may_not_call(binary: Path, bundle: Path) -> None:
+    """Compile the very archive that is served: the server has no such limit of its own."""
+    command = [binary, "check", f"--capabilities={capabilities_file()}", "--bundle", bundle]
+    ran = subprocess.run(command, capture_output=True, text=True, env={}, timeout=CHECK_S_MAX, check=False)  # noqa: S603
+    if ran.returncode:
+        raise BundleInvalid(ran.stderr.strip() or ran.stdout.strip() or "opa check failed and did not say why")
 
 
 def _write_data(folder: Path, data: dict[str, str]) -> None:
@@ -121,7 +141,10 @@ def _main() -> None:
         bundle_dir=None if given.without_bundle else given.bundle_dir,
         host=given.host,
     )
-    arguments = prepare(setup, SystemClock())
+    try:
+        arguments = prepare(setup, SystemClock())
+    except BundleInvalid as error:
+        sys.exit(f"these rules are not served: {error}")
     os.execve(arguments[0], arguments, ENVIRONMENT)  # noqa: S606 - becoming OPA is what this module is for
 
 

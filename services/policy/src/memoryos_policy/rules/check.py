@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from memoryos_policy.bundles import ROOT, BundleInvalid, read_files, skill_names
+from memoryos_policy.bundles import ROOT, BundleInvalid, capabilities_file, read_files, skill_names
 from memoryos_policy.rules.lint import Finding, lint_module
 from memoryos_policy.rules.opa_command import OpaCommand, OpaFailed, rule_files
 
 BUILT_IN_SKILLS: Final = frozenset({"memory.read", "memory.write"})
 _PARSED_AT_ONCE: Final = 4
+_MEND_CALL: Final = (
+    "define the function; of OPA's own, rules may call what capabilities.json lists: nothing of network, environment "
+    "or chance, and input.context.time is the time"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,10 @@ async def check(opa: OpaCommand, source: Path, schema: Path, skills: Iterable[st
 
 async def test(opa: OpaCommand, source: Path) -> Tested:
     """Run the tests of a bundle folder. Raises OpaFailed when they cannot run."""
+    may_call = f"--capabilities={capabilities_file()}"
     plain, covered = await asyncio.gather(
-        opa.run("test", "--format=json", source), opa.run("test", "--coverage", "--format=json", source)
+        opa.run("test", may_call, "--format=json", source),
+        opa.run("test", may_call, "--coverage", "--format=json", source),
     )
     results = plain.answer if isinstance(plain.answer, list) else []
     if plain.answer is None and plain.code and plain.errors.strip():
@@ -78,7 +84,8 @@ def _files_without_tests(source: Path) -> Iterator[Finding]:
 
 
 async def _strict(opa: OpaCommand, source: Path, schema: Path) -> Sequence[Finding]:
-    ran = await opa.run("check", "--strict", f"--schema={schema}", "--format=json", source)
+    may_call = f"--capabilities={capabilities_file()}"
+    ran = await opa.run("check", "--strict", may_call, f"--schema={schema}", "--format=json", source)
     if ran.code == 0:
         return []
     errors = _errors(ran.answer) or _errors(_parsed(ran.errors))
@@ -101,17 +108,21 @@ def _parsed(text: str) -> Any:
 
 def _compile_error(error: Mapping[str, Any], source: Path) -> Finding:
     place = error.get("location") or {}
-    code = str(error.get("code", "rego"))
-    mend = {
-        "rego_type_error": "ask for what the input schema has: the closed list of fields is input.schema.json",
-        "rego_parse_error": "mend the syntax; `opa fmt` shows how the file is read",
-        "rego_unsafe_var_error": "give the variable a value in a positive condition first",
-    }.get(code, "see the message; `opa check --strict` says the same")
+    code, message = str(error.get("code", "rego")), str(error.get("message", ""))
+    mend = (
+        _MEND_CALL
+        if message.startswith("undefined function")
+        else {
+            "rego_type_error": "ask for what the input schema has: the closed list of fields is input.schema.json",
+            "rego_parse_error": "mend the syntax; `opa fmt` shows how the file is read",
+            "rego_unsafe_var_error": "give the variable a value in a positive condition first",
+        }.get(code, "see the message; `opa check --strict` says the same")
+    )
     return Finding(
         _relative(str(place.get("file", "")), source),
         int(place.get("row", 0)),
         code,
-        str(error.get("message", "")),
+        message,
         mend,
     )
 

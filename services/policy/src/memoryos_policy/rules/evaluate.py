@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from memoryos_core.canonical import canonical_json
 
+from memoryos_policy.bundles import capabilities_file
 from memoryos_policy.domain.decisions import Fired
 from memoryos_policy.rules.opa_command import OpaCommand, OpaFailed
 
@@ -33,6 +34,7 @@ async def evaluate(
     """
     ran = await opa.run(
         "eval",
+        f"--capabilities={capabilities_file()}",
         f"--bundle={source}",
         *([f"--data={beside}"] if beside else []),
         "--stdin-input",
