@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from memoryos_cli.review_sheet import answers, arguments, cut, mixed, relative, sheet, shown
+from memoryos_sdk.calls import Actor
 from memoryos_sdk.reviews import Review, Vote
-from memoryos_sdk.tools import Actor
 from rich.cells import cell_len
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)

@@ -58,6 +58,8 @@ class Services(
         self.items: dict[str, item_pb2.Item] = {}
         self.events: list[tuple[int, Any]] = []
         """Sequence and state of task events; the state None closes the stream there, once."""
+        self.states: list[Any] = []
+        """States that the watched call goes through; None closes the stream there, once."""
 
     async def _enter(self, request: Any, context: Any) -> None:
         self.requests.append(type(request).FromString(request.SerializeToString()))
@@ -122,6 +124,59 @@ class Services(
             result_json=request.arguments_json,
         )
         return tool_gateway_pb2.CallSkillResponse(call=call)
+
+    async def GetCall(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        call = tool_gateway_pb2.Call(
+            id=request.id,
+            state=tool_gateway_pb2.CALL_STATE_SUCCEEDED,
+            result_json=b'{"truncated":true}',
+            dispatches=2,
+            fallback=True,
+            full_result_bytes=16,
+            full_result_sha256="ab",
+            rewritten=True,
+        )
+        return tool_gateway_pb2.GetCallResponse(call=call, full_result=b'{"rows":[1,2,3]}' * request.full_result)
+
+    async def ListCalls(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        if request.page_token == "":
+            return tool_gateway_pb2.ListCallsResponse(next_page_token="2")
+        return tool_gateway_pb2.ListCallsResponse(calls=[tool_gateway_pb2.Call(id="call_1", skill=request.skill)])
+
+    async def WatchCall(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self._enter(request, context)
+        yield tool_gateway_pb2.WatchCallResponse(call=tool_gateway_pb2.Call(id=request.id, state=self.states[0]))
+        for state in self.states[1:]:
+            if state is None:
+                del self.states[: self.states.index(None) + 1]
+                return
+            yield tool_gateway_pb2.WatchCallResponse(call=tool_gateway_pb2.Call(id=request.id, state=state))
+
+    async def CancelCall(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        call = tool_gateway_pb2.Call(id=request.id or "call_new", state=tool_gateway_pb2.CALL_STATE_CANCELLED)
+        return tool_gateway_pb2.CancelCallResponse(call=call, proof=tool_gateway_pb2.CANCEL_PROOF_NOT_SENT)
+
+    async def ReconcileCall(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        state = {
+            tool_gateway_pb2.RECONCILE_OUTCOME_HAPPENED: tool_gateway_pb2.CALL_STATE_SUCCEEDED,
+            tool_gateway_pb2.RECONCILE_OUTCOME_DID_NOT_HAPPEN: tool_gateway_pb2.CALL_STATE_FAILED,
+        }.get(request.outcome, tool_gateway_pb2.CALL_STATE_UNKNOWN)
+        return tool_gateway_pb2.ReconcileCallResponse(call=tool_gateway_pb2.Call(id=request.id, state=state))
+
+    async def SearchSkills(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        skill = tool_gateway_pb2.Skill(
+            name="order.delete",
+            effect_class=policy_pb2.EFFECT_CLASS_NON_IDEMPOTENT,
+            egress=policy_pb2.EGRESS_INTERNAL,
+            destructive=True,
+        )
+        hits = [tool_gateway_pb2.SkillHit(skill=skill, score=0.75)]
+        return tool_gateway_pb2.SearchSkillsResponse(hits=hits, words_only=True)
 
     async def GetTask(self, request: Any, context: Any) -> Any:
         await self._enter(request, context)

@@ -31,6 +31,7 @@ GROUPS: Final = {
     "job": ("job",),
     "index": ("index",),
     "skill": ("skill", "call"),
+    "calls": ("calls",),
     "session": ("session",),
     "task": ("task",),
     "review": ("review",),

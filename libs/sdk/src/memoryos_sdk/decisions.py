@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from memoryos.policy.v1 import policy_pb2
 
+from memoryos_sdk.calls import Actor, actor
 from memoryos_sdk.entries import json_value
 from memoryos_sdk.following import resumed
 from memoryos_sdk.invocation import Invocation
 from memoryos_sdk.names import number, word
 from memoryos_sdk.paging import Pager
 from memoryos_sdk.times import Range, moment, timestamp
-from memoryos_sdk.tools import Actor, actor
 
 EXPLAIN_S: Final = 30.0
 """An engine is started for it."""

@@ -10,13 +10,13 @@ from typing import Any
 
 from memoryos.policy.v1 import policy_pb2, reviews_pb2
 
+from memoryos_sdk.calls import Actor, actor
 from memoryos_sdk.entries import json_value
 from memoryos_sdk.following import resumed
 from memoryos_sdk.invocation import Invocation, new_request_id
 from memoryos_sdk.names import number, word
 from memoryos_sdk.paging import Pager
 from memoryos_sdk.times import moment
-from memoryos_sdk.tools import Actor, actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from memoryos.harness.v1 import tasks_pb2
 
+from memoryos_sdk.calls import Actor, actor
 from memoryos_sdk.entries import json_value
 from memoryos_sdk.errors import DeadlineExceeded, Unavailable
 from memoryos_sdk.invocation import Invocation, new_request_id
 from memoryos_sdk.names import word
 from memoryos_sdk.paging import Pager
 from memoryos_sdk.times import moment
-from memoryos_sdk.tools import Actor, actor
 
 ENDED: Final = frozenset({"succeeded", "dead", "cancelled"})
 """States that a task never leaves."""

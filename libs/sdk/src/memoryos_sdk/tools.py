@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from memoryos.policy.v1 import policy_pb2
 from memoryos.toolgateway.v1 import tool_gateway_pb2
 
+from memoryos_sdk.calls import Call, Changes, Withdrawal, call
 from memoryos_sdk.entries import json_object, json_value
+from memoryos_sdk.errors import Unavailable
 from memoryos_sdk.invocation import Invocation, new_request_id
-from memoryos_sdk.names import word
+from memoryos_sdk.names import number, word
 from memoryos_sdk.paging import Pager
-from memoryos_sdk.times import moment
 
 CALL_TIMEOUT_S: Final = 60.0
 """A skill may take longer than the other calls."""
@@ -35,6 +38,10 @@ class Skill:
     definition_digest: str
     opened: bool = False
     """A person has opened it for writing."""
+    egress: str = "unspecified"
+    """Where what it sends can go: none, internal or external."""
+    destructive: bool = False
+    """It removes or overwrites what cannot be brought back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,40 +58,6 @@ class FoundSkills:
 
     hits: tuple[SkillHit, ...]
     words_only: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Actor:
-    """For whom something was done: the user, and the agents from the outermost."""
-
-    user: str
-    agent_chain: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of the effect journal.
-
-    `state`: succeeded (with `result`), denied, failed, cancelled, parked (a
-    review is open: call again with the same request_id afterwards), unknown
-    (it may or may not have happened), intended, dispatched.
-    """
-
-    id: str
-    skill: str
-    version: str
-    state: str
-    result: Any
-    error_code: str
-    agent_message: str
-    decision_id: str
-    review_id: str
-    action_digest_hmac: str
-    actor: Actor
-    create_time: datetime | None
-    dispatch_time: datetime | None
-    end_time: datetime | None
-    trace_id: str
 
 
 class Tools:
@@ -117,10 +90,78 @@ class Tools:
         answer = await self._invocation.unary(self._stub.CallSkill, request, timeout_s=timeout_s or CALL_TIMEOUT_S)
         return call(answer.call)
 
-    async def get_call(self, id: str, *, timeout_s: float | None = None) -> Call:
-        """Give one call of the journal."""
-        request = tool_gateway_pb2.GetCallRequest(id=id)
-        return call((await self._invocation.unary(self._stub.GetCall, request, timeout_s=timeout_s)).call)
+    async def get_call(self, id: str, *, full_result: bool = False, timeout_s: float | None = None) -> Call:
+        """Give one call of the journal; `full_result`: with the whole of a result that was cut."""
+        request = tool_gateway_pb2.GetCallRequest(id=id, full_result=full_result)
+        answer = await self._invocation.unary(self._stub.GetCall, request, timeout_s=timeout_s)
+        return call(answer.call, answer.full_result)
+
+    def list_calls(
+        self, *, state: str | None = None, skill: str = "", session_id: str = "", task_id: str = "", page_size: int = 50
+    ) -> Pager[Call]:
+        """Give calls, newest first, without results: one's own; all of the tenant to auditors and operators."""
+        request = tool_gateway_pb2.ListCallsRequest(
+            page_size=page_size, skill=skill, session_id=session_id, task_id=task_id
+        )
+        if state is not None:
+            request.state = number(tool_gateway_pb2.CallState, state, "state")
+
+        async def fetch(token: str) -> tuple[list[Call], str]:
+            request.page_token = token
+            answer = await self._invocation.unary(self._stub.ListCalls, request)
+            return [call(found) for found in answer.calls], answer.next_page_token
+
+        return Pager(fetch)
+
+    async def watch_call(self, id: str) -> AsyncGenerator[Call, None]:
+        """Give a call as it stands, then after every change, until it has ended.
+
+        A lost connection, and a stream that the service ends in between, is taken
+        up again; Unavailable only when that fails as often in a row as a call is tried.
+        """
+        retry, failures, changes = self._invocation.retry, 0, Changes()
+        while True:
+            request = tool_gateway_pb2.WatchCallRequest(id=id)
+            try:
+                async with aclosing(changes.of(self._invocation.stream(self._stub.WatchCall, request))) as states:
+                    async for found in states:
+                        failures = 0
+                        yield found
+                        if found.ended:
+                            return
+                pause_s = retry.first_pause_s
+            except Unavailable:
+                failures += 1
+                if failures >= retry.attempts_max:
+                    raise
+                pause_s = retry.pause_s(failures)
+            await asyncio.sleep(pause_s)
+
+    async def cancel_call(
+        self, id: str = "", *, call_request_id: str = "", timeout_s: float | None = None
+    ) -> Withdrawal:
+        """Withdraw a call that was not sent, by its name or by the `request_id` that it has, or would have.
+
+        By the latter also one that has not come yet: when it comes it is refused.
+        """
+        request = tool_gateway_pb2.CancelCallRequest(id=id, call_request_id=call_request_id)
+        answer = await self._invocation.unary(self._stub.CancelCall, request, timeout_s=timeout_s)
+        return Withdrawal(call=call(answer.call), proof=word(tool_gateway_pb2.CancelProof, answer.proof))
+
+    async def reconcile_call(
+        self, id: str, *, outcome: str | None = None, comment: str = "", timeout_s: float | None = None
+    ) -> Call:
+        """End the doubt about a call whose outcome is unknown: its upstream is asked, unless a person says it.
+
+        `outcome` is happened or did_not_happen, from an operator or tenant-admin in
+        person, with a `comment` that says how they know. The call is still unknown
+        when the upstream could not tell.
+        """
+        request = tool_gateway_pb2.ReconcileCallRequest(id=id, comment=comment)
+        if outcome is not None:
+            request.outcome = number(tool_gateway_pb2.ReconcileOutcome, outcome, "outcome")
+        answer = await self._invocation.unary(self._stub.ReconcileCall, request, timeout_s=timeout_s or CALL_TIMEOUT_S)
+        return call(answer.call)
 
     def list(self, *, page_size: int = 100) -> Pager[Skill]:
         """Give the skills that the caller could be allowed to call, by name."""
@@ -146,11 +187,6 @@ class Tools:
         return skill((await self._invocation.unary(self._stub.GetSkill, request, timeout_s=timeout_s)).skill)
 
 
-def actor(message: Any) -> Actor:
-    """Give the value of an Actor message."""
-    return Actor(user=message.user, agent_chain=tuple(message.agent_chain))
-
-
 def skill(message: tool_gateway_pb2.Skill) -> Skill:
     """Give the value of a Skill message."""
     return Skill(
@@ -164,25 +200,6 @@ def skill(message: tool_gateway_pb2.Skill) -> Skill:
         timeout=message.timeout.ToTimedelta(),
         definition_digest=message.definition_digest,
         opened=message.opened,
-    )
-
-
-def call(message: tool_gateway_pb2.Call) -> Call:
-    """Give the value of a Call message."""
-    return Call(
-        id=message.id,
-        skill=message.skill,
-        version=message.version,
-        state=word(tool_gateway_pb2.CallState, message.state),
-        result=json_value(message.result_json),
-        error_code=message.error_code,
-        agent_message=message.agent_message,
-        decision_id=message.decision_id,
-        review_id=message.review_id,
-        action_digest_hmac=message.action_digest_hmac,
-        actor=actor(message.actor),
-        create_time=moment(message, "create_time"),
-        dispatch_time=moment(message, "dispatch_time"),
-        end_time=moment(message, "end_time"),
-        trace_id=message.trace_id,
+        egress=word(policy_pb2.Egress, message.egress),
+        destructive=message.destructive,
     )

@@ -6,7 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
-from memoryos_sdk.tools import Call
+from memoryos_sdk.calls import Call
 
 from memoryos_cli.caller import Caller, command
 from memoryos_cli.commands import skill_files
@@ -87,6 +87,9 @@ async def show(caller: Caller, name: Annotated[str, typer.Argument(show_default=
             ("version", found.version),
             ("effect", found.effect_class),
             ("risk", found.risk),
+            ("egress", found.egress),
+            ("destructive", "it removes or overwrites what cannot be brought back" if found.destructive else ""),
+            ("opened", "for writing" if found.opened else "no: it may read only"),
             ("permissions", found.permissions),
             ("time-out", f"{found.timeout.total_seconds():g} s"),
             ("digest", found.definition_digest),
@@ -136,7 +139,11 @@ def show_call(caller: Caller, made: Call) -> None:
             ("trace", made.trace_id),
         ]
     )
+    if made.fallback:
+        caller.output.line("the fallback of the skill answers, for its upstream failed too often")
     if made.state == "succeeded":
         caller.output.value(made.result)
+    if made.full_result_bytes:
+        caller.output.line(f"cut, {made.full_result_bytes:,} bytes in all: mos calls show {made.id} --full")
     if made.state == "parked":
         caller.output.line(f"a person must decide: mos review show {made.review_id}")
