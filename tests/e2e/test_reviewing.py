@@ -75,6 +75,20 @@ async def test_the_log_at_the_command_line(world):
     assert '"amount": 1500' in await mos(world, "decision", "show", call.decision_id, "--input", **audit)
 
 
+async def test_decisions_are_followed_at_the_command_line(world):
+    watching = asyncio.create_task(
+        mos(
+            world, "decision", "watch", "--json", "-n", "2", "--effect", "manual_review", user="aud", roles=("auditor",)
+        )
+    )
+    made = []
+    while not watching.done():  # it tells nobody that it has begun
+        made.append((await parked(world, "u-followed")).decision_id)
+    events = [json.loads(line) for line in (await watching).splitlines()]
+    assert [event["decision"]["id"] for event in events] == made[made.index(events[0]["decision"]["id"]) :][:2]
+    assert all(event["position"] and event["decision"]["reasons"] for event in events)
+
+
 async def test_an_agents_disguise_is_seen_through(world):
     client = world.client("u-disguised")
     call = await client.tools.call("refund.create", {"order_id": f"O-1{RLO}0051", "amount": 1500})
