@@ -43,7 +43,7 @@ async def test_an_allowed_call_is_made_once_and_its_result_kept(bench: Bench):
     assert (first.state, first.result) == ("SUCCEEDED", b'{"done":"a","times":1}')
     assert again == first
     assert bench.upstream.effects == {"a": 1}
-    assert await audit(bench) == [("CALL_TOOL", "OK", "intended"), ("TOOL_RESULT", "OK", "succeeded")]
+    assert await audit(bench) == [("CALL_TOOL", "OK", "dispatched"), ("TOOL_RESULT", "OK", "succeeded")]
     rows = await bench.rows("SELECT call_id, decision_id FROM core.audit")
     assert all((row["call_id"], row["decision_id"]) == (first.id, first.decision_id) for row in rows)
 

@@ -21,7 +21,6 @@ SETTLED_S_MAX = 20.0
 # Point → what is true after a restart, for a call that may not be repeated: (state, effects).
 ONCE = {
     "gateway.call.before_intent": (pb.CALL_STATE_SUCCEEDED, 1),
-    "gateway.call.after_intent": (pb.CALL_STATE_SUCCEEDED, 1),
     "gateway.call.after_dispatch": (pb.CALL_STATE_UNKNOWN, 0),
     "gateway.call.after_effect": (pb.CALL_STATE_UNKNOWN, 1),
     "gateway.call.after_result": (pb.CALL_STATE_SUCCEEDED, 1),
@@ -29,16 +28,16 @@ ONCE = {
 # And for one that may: it succeeds, with this many effects.
 AGAIN = {
     "gateway.call.before_intent": 1,
-    "gateway.call.after_intent": 1,
     "gateway.call.after_dispatch": 1,
     "gateway.call.after_effect": 2,
     "gateway.call.after_result": 1,
 }
 CONSUMING = "gateway.call.while_consuming_approval"
+INTENT = "gateway.call.after_intent"
 
 
 def test_every_crash_point_of_the_gateway_is_killed_at():
-    assert {name for name in CRASH_POINTS if name.startswith("gateway.")} == {*ONCE, CONSUMING} | POINTS
+    assert {name for name in CRASH_POINTS if name.startswith("gateway.")} == {*ONCE, CONSUMING, INTENT} | POINTS
 
 
 async def settled(world: World, skill: str, **arguments: object) -> pb.Call:
@@ -100,6 +99,17 @@ async def test_an_approved_call_is_made_at_most_once(
     assert (call.state, upstream.effects["O-1"]) == expected
     assert await settled(world, "refund.create", name="O-1", amount=900) == call
     await ends_once_in_the_audit(bench, world, call)
+
+
+async def test_a_call_that_was_journaled_and_no_more_goes_on(world: World, own_world: World, upstream: Upstream):
+    """It waits, and nobody has been told of it: its review is opened by whoever asks again."""
+    async with own_world.gateway(crash=INTENT) as process:
+        await dies(process, own_world, "refund.create", name="O-1", amount=900)
+    parked = await settled(world, "refund.create", name="O-1", amount=900)
+    assert parked.state == pb.CALL_STATE_PARKED
+    await world.reviewer().approve(parked.review_id)
+    assert (await settled(world, "refund.create", name="O-1", amount=900)).state == pb.CALL_STATE_SUCCEEDED
+    assert upstream.effects["O-1"] == 1
 
 
 async def test_a_gateway_killed_while_a_call_waits_is_replaced(world: World, own_world: World, upstream: Upstream):

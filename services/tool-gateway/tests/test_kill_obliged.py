@@ -96,12 +96,13 @@ async def test_an_end_that_was_not_committed_is_a_doubt_and_is_told_of(
     assert notices(upstream) >= 1
 
 
+@pytest.mark.parametrize("point", [UNSENT, "gateway.call.after_intent"])
 async def test_a_call_that_is_not_let_through_is_never_sent(
-    world: World, own_world: World, upstream: Upstream, bench: Bench
+    world: World, own_world: World, upstream: Upstream, bench: Bench, point: str
 ):
     for number in range(2):
         await world.caller(service="harness").call("obliged.do", f"r{number}", name="a")
-    async with own_world.gateway(crash=UNSENT) as process:
+    async with own_world.gateway(crash=point) as process:
         await dies(process, own_world.caller(service="harness").call("obliged.do", "r2", name="a"))
     call = await settled(world.caller(service="harness"), "obliged.do", "r2", name="a")
     assert (call.state, call.error_code, call.dispatches) == (pb.CALL_STATE_FAILED, "rate_limited", 0)

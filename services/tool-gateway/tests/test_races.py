@@ -157,7 +157,7 @@ LATE = """
 CREATE FUNCTION public.late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     NEW.deadline := clock_timestamp(); RETURN NEW;
 END $$;
-CREATE TRIGGER late BEFORE UPDATE ON toolgateway.calls FOR EACH ROW WHEN (NEW.state = 'DISPATCHED')
+CREATE TRIGGER late BEFORE INSERT OR UPDATE ON toolgateway.calls FOR EACH ROW WHEN (NEW.state = 'DISPATCHED')
     EXECUTE FUNCTION public.late();
 """
 

@@ -34,7 +34,7 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "policy.decide.before_commit": "OPA has decided, the decision is not kept",
     "policy.review.before_commit": "a vote is counted, not committed",
     "gateway.call.before_intent": "a call is decided, nothing is journaled",
-    "gateway.call.after_intent": "INTENDED is journaled, nothing is sent",
+    "gateway.call.after_intent": "a call that is not sent now is journaled, nothing else is done",
     "gateway.call.after_dispatch": "DISPATCHED is journaled, nothing is sent",
     "gateway.call.after_effect": "the upstream has answered, nothing is journaled",
     "gateway.call.after_result": "the result is journaled, the answer is not sent",

@@ -60,9 +60,10 @@ class Journal(Protocol):
     async def park(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
         """INTENDED → PARKED, or a PARKED call's latest decision and review; None when it has moved on."""
 
-    async def dispatch(self, scope: Scope, call: Call, terms: Dispatch) -> Call | None:
+    async def dispatch(self, scope: Scope, call: Call | NewCall, terms: Dispatch) -> Call | None:
         """Move `call` from its state to DISPATCHED until the database clock is `allowance_s` on.
 
+        One that is not journaled yet is with the same commit, unless its request has a call by now.
         The one compare-and-set that uses an approval up and takes the rates: None
         when the call is not in the state, dispatch count or action it was read in.
         Raises RateExceeded, and then nothing is changed.

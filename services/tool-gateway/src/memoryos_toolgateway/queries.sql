@@ -23,12 +23,18 @@ WHERE tenant = %(tenant)s AND id = %(id)s AND lease_epoch <= %(lease_epoch)s;
 INSERT INTO toolgateway.calls (
     tenant, id, issuer, request_id, user_name, chain, session_id, task_id, skill, version, definition_digest,
     effect_class, action_digest_hmac, arguments, asked_arguments, asked_digest_hmac, state, error_code,
-    agent_message, decision_id, lease_epoch, traceparent, end_time)
+    agent_message, decision_id, lease_epoch, traceparent, dispatches, dispatch_time, deadline, settle_time, end_time)
 VALUES (
     %(tenant)s, %(id)s, %(issuer)s, %(request_id)s, %(user)s, %(chain)s, %(session_id)s, %(task_id)s, %(skill)s,
     %(version)s, %(definition_digest)s, %(effect_class)s, %(action_digest_hmac)s, %(arguments)s,
     %(asked_arguments)s, %(asked_digest_hmac)s, %(state)s, %(error_code)s, %(agent_message)s, %(decision_id)s,
-    %(lease_epoch)s, %(traceparent)s, CASE WHEN %(state)s IN ('DENIED', 'CANCELLED') THEN clock_timestamp() END)
+    %(lease_epoch)s, %(traceparent)s,
+    -- One that is sent at once has its times; null makes null of the others.
+    CASE WHEN %(state)s = 'DISPATCHED' THEN 1 ELSE 0 END,
+    CASE WHEN %(state)s = 'DISPATCHED' THEN clock_timestamp() END,
+    clock_timestamp() + make_interval(secs => %(allowance_s)s::float8),
+    clock_timestamp() + make_interval(secs => %(allowance_s)s::float8 + %(timeout_s)s::float8),
+    CASE WHEN %(state)s IN ('DENIED', 'CANCELLED') THEN clock_timestamp() END)
 ON CONFLICT (tenant, issuer, request_id) DO NOTHING
 RETURNING *, false AS overdue;
 

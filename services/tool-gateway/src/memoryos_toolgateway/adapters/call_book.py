@@ -87,6 +87,8 @@ class PostgresCallBook:
                 "decision_id": "",
                 "lease_epoch": 0,
                 "traceparent": current_traceparent(),
+                "allowance_s": None,
+                "timeout_s": None,
                 **_CANCELLED,
             }
             row = await tx.fetch_one(QUERIES["insert_call"], params)

@@ -53,7 +53,8 @@ class PostgresJournal:
         """Give the call of this request with its contents, or None; see ports.Journal."""
         params = {"tenant": scope.tenant, "issuer": issuer, "request_id": request_id}
         async with self._database.scoped(scope) as tx:
-            row = await tx.fetch_one(QUERIES["find_call"], params)
+            rows = await (tx.fetch_all if lease_epoch else tx.fetch_alone)(QUERIES["find_call"], params)
+            row = rows[0] if rows else None
             if lease_epoch:
                 await self._fence(tx, scope, row, lease_epoch)
             return None if row is None else await self._rows.given(tx, scope, row, with_contents=True)
@@ -99,32 +100,39 @@ class PostgresJournal:
             row = await tx.fetch_one(QUERIES["park_call"], verdict_params(call, verdict))
             return None if row is None else await self._rows.call(tx, row, with_contents=True)
 
-    async def dispatch(self, scope: Scope, call: Call, terms: Dispatch) -> Call | None:
+    async def dispatch(self, scope: Scope, call: Call | NewCall, terms: Dispatch) -> Call | None:
         """The compare-and-set before the effect; see ports.Journal."""
         try:
             return await self._dispatch(scope, call, terms)
         except _MovedOnError:
             return None
 
-    async def _dispatch(self, scope: Scope, call: Call, terms: Dispatch) -> Call:
+    async def _dispatch(self, scope: Scope, call: Call | NewCall, terms: Dispatch) -> Call:
         async with self._database.scoped(scope) as tx:
             keys = await self._keys.tenant_keys(tx, scope.tenant)
             await _take(tx, keys, scope.tenant, terms.rates)
-            params = {
-                **verdict_params(call, terms.verdict),
-                "from_state": call.state,
-                "dispatches": call.dispatches,
-                "action_digest_hmac": keys.digest_hmac(call.action_digest),
-                "allowance_s": terms.allowance_s,
-                "timeout_s": terms.timeout_s,
-            }
-            row = await tx.fetch_one(QUERIES["dispatch_call"], params)
+            times = {"allowance_s": terms.allowance_s, "timeout_s": terms.timeout_s}
+            if isinstance(call, NewCall):
+                key = await self._keys.subject_key(tx, scope.tenant, scope.user)
+                params = {**new_row(scope, call, key, keys.digest_hmac), **times, "state": CallState.DISPATCHED}
+                row = await tx.fetch_one(QUERIES["insert_call"], params)
+            else:
+                params = {
+                    **verdict_params(call, terms.verdict),
+                    **times,
+                    "from_state": call.state,
+                    "dispatches": call.dispatches,
+                    "action_digest_hmac": keys.digest_hmac(call.action_digest),
+                }
+                row = await tx.fetch_one(QUERIES["dispatch_call"], params)
             if row is None:
                 raise _MovedOnError  # what was taken is given back
             sent = await self._rows.call(tx, row, with_contents=True)
             tx.defer(QUERIES["queue_deadline"], {**params, "deadline": row["deadline"]})
             ask_notices(tx, sent, terms.verdict.obligations.notices)
-            if call.state is CallState.PARKED:
+            if isinstance(call, NewCall):
+                journal_audit.asked(tx, scope, sent)
+            elif call.state is CallState.PARKED:
                 journal_audit.resumed(tx, scope, sent)
                 crash_point("gateway.call.while_consuming_approval")
             return sent

@@ -146,6 +146,8 @@ def new_row(scope: Scope, new: NewCall, key: DataKey, digest_hmac: Callable[[str
         "decision_id": new.decision_id,
         "lease_epoch": new.lease_epoch,
         "traceparent": current_traceparent(),
+        "allowance_s": None,
+        "timeout_s": None,
     }
 
 

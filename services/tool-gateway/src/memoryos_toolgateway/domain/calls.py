@@ -1,6 +1,7 @@
 """A call of the effect journal and the ways it may go.
 
-    (nothing) → INTENDED | PARKED | DENIED | CANCELLED (withdrawn before it came)
+    (nothing) → DISPATCHED (sent with the first decision) | INTENDED (not let through now) | PARKED | DENIED
+        | CANCELLED (withdrawn before it came)
     INTENDED  → PARKED | DISPATCHED | DENIED | CANCELLED | FAILED (a rate or its upstream lets nothing through)
     PARKED    → DISPATCHED (uses the approval up) | DENIED | CANCELLED
     DISPATCHED → SUCCEEDED | FAILED | UNKNOWN

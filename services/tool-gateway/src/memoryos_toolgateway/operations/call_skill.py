@@ -1,8 +1,10 @@
 """The one path of every tool call: direct, retried, resumed after approval or a crash, or asked for twice.
 
 find the row, else the skill → validate → digest → look up → decide (and once more
-where policy changes the arguments) → journal INTENDED, PARKED or DENIED →
-DISPATCHED → SUCCEEDED, FAILED or UNKNOWN. Obligations: domain/obligations.py.
+where policy changes the arguments) → journal DISPATCHED, PARKED or DENIED →
+SUCCEEDED, FAILED or UNKNOWN. What is allowed is first journaled as DISPATCHED, so
+that one commit stands before the effect; INTENDED is what a rate or an upstream
+that is out of order lets not through. Obligations: domain/obligations.py.
 
 A call is named by (tenant, issuer, request_id). Whoever comes second with that
 name gets the row as it stands; what may go on (INTENDED, PARKED, an UNKNOWN that
@@ -81,21 +83,38 @@ class CallSkill:
         canonical = canonical_json(arguments)
         if len(canonical) > ARGUMENTS_BYTES_MAX:  # 1e15 becomes 1000000000000000.0
             raise InvalidField.of("arguments_json", f"more than {ARGUMENTS_BYTES_MAX} bytes in canonical form")
-        call = await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch)
+        loop = asyncio.get_running_loop()
+        call = await self._find(scope, request)
+        verdict = None
         if call is None:
-            call, verdict = await self._begin(scope, request, arguments, canonical)
+            new, verdict = await self._decided(scope, request, arguments, canonical)
+            until = loop.time() + request.wait_s
+            if verdict.action is Action.SEND:
+                sent = await self._dispatch(scope, new, verdict, until)
+                if sent is not None:
+                    return sent
+                # The time is up, or another caller was faster: the row stands in either case.
+                call, verdict = await self._find(scope, request), None
+                assert call is not None, "a call is never deleted"
+            else:
+                call, fresh = await self.journal.open(scope, new)
+                crash_point("gateway.call.after_intent")
+                verdict = verdict if fresh else None
         else:
-            verdict = None
+            until = loop.time() + request.wait_s
         if call.withdrawn_unseen:
             return call  # nothing is known of it but that it must not be made
         if not call.is_asked_by(user=scope.user, chain=scope.chain, skill=request.skill, arguments=canonical):
             raise CallDigestMismatch
-        return await self._go_on(scope, request, call, verdict)
+        return await self._go_on(scope, request, call, verdict, until)
 
-    async def _begin(
+    async def _find(self, scope: Scope, request: CallRequest) -> Call | None:
+        return await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch)
+
+    async def _decided(
         self, scope: Scope, request: CallRequest, arguments: Any, canonical: bytes
-    ) -> tuple[Call, Verdict | None]:
-        """Decide and journal a new call; the verdict is None when another caller journaled it meanwhile."""
+    ) -> tuple[NewCall, Verdict]:
+        """Decide on a call that is not journaled yet."""
         skill = self.registry.get(request.skill)
         if skill is None:
             raise SkillNotFound
@@ -107,7 +126,7 @@ class CallSkill:
         verdict, runs = await self.decider.first(scope, call_id, skill, asked)
         crash_point("gateway.call.before_intent")
         rewritten = runs.canonical != canonical
-        new = NewCall(
+        return NewCall(
             id=call_id,
             issuer=request.issuer,
             request_id=request.request_id,
@@ -122,10 +141,7 @@ class CallSkill:
             agent_message=verdict.agent_message,
             lease_epoch=request.lease_epoch,
             notices=verdict.obligations.notices if verdict.action is Action.DENY else (),
-        )
-        call, fresh = await self.journal.open(scope, new)
-        crash_point("gateway.call.after_intent")
-        return call, verdict if fresh else None
+        ), verdict
 
     async def _validate(self, skill: Skill, arguments: Any) -> None:
         """Refuse arguments that break the schema; a caller who may not see the skill learns nothing of it."""
@@ -136,10 +152,11 @@ class CallSkill:
                 raise SkillNotFound from None
             raise
 
-    async def _go_on(self, scope: Scope, request: CallRequest, call: Call, verdict: Verdict | None) -> Call:
+    async def _go_on(
+        self, scope: Scope, request: CallRequest, call: Call, verdict: Verdict | None, until: float
+    ) -> Call:
         """Bring the call on until it ends, parks or the time is up. `verdict` is one that was given just now."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + request.wait_s
         pause_s = POLL_S_FIRST
         while True:
             if call.can_go_on:
@@ -152,13 +169,12 @@ class CallSkill:
             # Another caller has it, or took the step before this one did.
             await asyncio.sleep(min(pause_s, max(until - loop.time(), 0)))
             pause_s = min(pause_s * 2, POLL_S_MAX)
-            call = await self.journal.find(scope, request.issuer, request.request_id, request.lease_epoch) or call
+            call = await self._find(scope, request) or call
             if loop.time() > until:
                 return call
 
     async def _step(self, scope: Scope, call: Call, verdict: Verdict | None, until: float) -> Call | None:
-        """Take the next step of a call that can go on; None when another caller took it."""
-        arguments = cast("dict[str, Any]", parse_json(call.arguments, max_bytes=ARGUMENTS_BYTES_MAX))
+        """Take the next step of a call that can go on; None when another caller took it, or the time is up."""
         if verdict is None:
             if call.state is CallState.PARKED and not call.review_id:
                 # Its parking was cut off: the review may be open, and even approved, without this row knowing.
@@ -166,21 +182,22 @@ class CallSkill:
                 if parked is None:
                     return None
                 call = parked
-            verdict = await self.decider.again(scope, call, arguments)
+            verdict = await self.decider.again(scope, call, _value(call.arguments))
         if verdict.action is Action.SEND:
-            skill = self.registry.get(call.skill)
-            assert skill is not None, "the decider denies withdrawn skills"
-            errand = Errand(scope=scope, call=call, verdict=verdict, skill=skill, arguments=arguments)
-            work = self.dispatcher.dispatch(errand)
-            try:
-                return await asyncio.wait_for(work, max(until - asyncio.get_running_loop().time(), 0))
-            except TimeoutError:
-                return None  # it goes on in the background; the row says DISPATCHED
+            return await self._dispatch(scope, call, verdict, until)
         if call.state is CallState.UNKNOWN:
             return call  # not sent again; that it is unknown stays true
         if verdict.action is Action.PARK:
             return await self._park(scope, call, verdict)
         return await self.journal.deny(scope, call, verdict)
+
+    async def _dispatch(self, scope: Scope, call: Call | NewCall, verdict: Verdict, until: float) -> Call | None:
+        """Send the call; None when another caller moved it first, or it goes on when the time is up."""
+        skill = call.skill if isinstance(call, NewCall) else self.registry.get(call.skill)
+        assert skill is not None, "the decider denies withdrawn skills"
+        # What is journaled is what runs.
+        errand = Errand(scope=scope, call=call, verdict=verdict, skill=skill, arguments=_value(call.arguments))
+        return await self.dispatcher.dispatch(errand, max(until - asyncio.get_running_loop().time(), 0))
 
     async def _park(self, scope: Scope, call: Call, verdict: Verdict) -> Call | None:
         """Journal that the call waits, then see to it that its review is open; both may be done again after a crash."""
@@ -198,3 +215,7 @@ class CallSkill:
         review_id = await self.policy.open_review(call.id, call.action_digest, decision_id)
         opened = Verdict(action=Action.PARK, decision_id=decision_id, review_id=review_id, agent_message=agent_message)
         return await self.journal.park(scope, call, opened)
+
+
+def _value(canonical: bytes) -> dict[str, Any]:
+    return cast("dict[str, Any]", parse_json(canonical, max_bytes=ARGUMENTS_BYTES_MAX))

@@ -14,7 +14,7 @@ from memoryos_core.errors import MemoryOSError
 from memoryos_core.scope import Scope
 
 from memoryos_toolgateway.domain import messages
-from memoryos_toolgateway.domain.calls import Call, CallState, Outcome, OutcomeKind
+from memoryos_toolgateway.domain.calls import Call, CallState, NewCall, Outcome, OutcomeKind
 from memoryos_toolgateway.domain.decisions import Verdict
 from memoryos_toolgateway.domain.obligations import Obligations, RateLimit
 from memoryos_toolgateway.domain.results import shown
@@ -44,7 +44,8 @@ class Errand:
     """A decided call on its way."""
 
     scope: Scope
-    call: Call
+    call: Call | NewCall
+    """A new one is journaled as it is sent."""
     verdict: Verdict
     skill: Skill
     arguments: dict[str, Any]
@@ -61,38 +62,45 @@ class CallDispatcher:
     fallbacks: Fallbacks = field(default_factory=Fallbacks)
     running: set[asyncio.Task[Call | None]] = field(default_factory=set)
 
-    async def dispatch(self, errand: Errand) -> Call | None:
-        """Move the call to DISPATCHED and carry it out; None when another caller moved it first.
+    async def dispatch(self, errand: Errand, wait_s: float) -> Call | None:
+        """Move the call to DISPATCHED and carry it out; None when another caller moved it first, or after `wait_s`.
+
+        It is in the journal in either case.
 
         A rate that is used up, or an upstream that is out of order, ends a call
         before it is sent; one that waits on an approval, or that may have
         happened, stays as it is. Cancelling the caller does not cancel the
         effect: it ends in the background, and `drain` waits for it.
         """
-        task = asyncio.create_task(self._run(errand))
+        journaled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._run(errand, journaled))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
-        return await asyncio.shield(task)
+        await asyncio.wait({task}, timeout=wait_s)
+        if isinstance(errand.call, NewCall) and not task.done():
+            either: set[asyncio.Future[Any]] = {task, journaled}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
 
     async def drain(self) -> None:
         """Return when no dispatch runs here any more."""
         while self.running:
             await asyncio.wait(set(self.running))
 
-    async def _run(self, errand: Errand) -> Call | None:
+    async def _run(self, errand: Errand, journaled: asyncio.Future[None]) -> Call | None:
         try:
             permit = await self.gate.enter(errand.scope.tenant, errand.skill.upstream)
         except UpstreamClosed as closed:
             return await self._unsent(errand, closed.error_code, messages.upstream_closed(closed.retry_after_s))
         try:
-            return await self._sent(errand, permit)
+            return await self._sent(errand, permit, journaled)
         except RateExceeded as exceeded:
             message = messages.rate_limited(exceeded.retry_after_s)
             return await self._unsent(errand, messages.RATE_LIMITED_CODE, message)
         finally:
             permit.leave()
 
-    async def _sent(self, errand: Errand, permit: Permit) -> Call | None:
+    async def _sent(self, errand: Errand, permit: Permit, journaled: asyncio.Future[None]) -> Call | None:
         skill, obligations = errand.skill, errand.verdict.obligations
         allowance_s = _allowance_s(skill)
         started = self.clock.monotonic()
@@ -100,10 +108,11 @@ class CallDispatcher:
             verdict=errand.verdict, allowance_s=allowance_s, timeout_s=skill.timeout_s, rates=obligations.rates
         )
         sent = await self.journal.dispatch(errand.scope, errand.call, terms)
+        journaled.set_result(None)
         if sent is None:
             return None
         crash_point("gateway.call.after_dispatch")
-        outcome = await self._attempts(replace(errand, call=sent), permit, started + allowance_s - SEND_MARGIN_S)
+        outcome = await self._attempts(errand, sent, permit, started + allowance_s - SEND_MARGIN_S)
         crash_point("gateway.call.after_effect")
         outcome = self.fallbacks.apply(errand.scope.tenant, skill, outcome)
         outcome = await _as_shown(outcome, skill, obligations)
@@ -112,14 +121,14 @@ class CallDispatcher:
         crash_point("gateway.call.after_result")
         return ended
 
-    async def _attempts(self, errand: Errand, permit: Permit, until: float) -> Outcome:
+    async def _attempts(self, errand: Errand, call: Call, permit: Permit, until: float) -> Outcome:
         """Give the outcome of the last attempt. None is started that could end after `until`, or after the
         deadline by the database's clock, or when the call is no longer this sender's.
 
         Only an attempt that may be repeated without harm, or that provably sent
         nothing, is followed by another one.
         """
-        call, skill = errand.call, errand.skill
+        skill = errand.skill
         known = _BEFORE if call.dispatches == 1 else _DOUBT
         connector = self.connectors[type(skill.connector)]
         for number in range(skill.attempts_max):
@@ -144,15 +153,21 @@ class CallDispatcher:
 
     async def _unsent(self, errand: Errand, error_code: str, agent_message: str) -> Call | None:
         """End a call that nothing was sent of; one that an approval or a doubt holds stays, and its caller is told."""
-        if errand.call.state is not CallState.INTENDED:
-            now = await self.journal.find(errand.scope, errand.call.issuer, errand.call.request_id, 0)
-            if now is None or now.state is not errand.call.state:
+        call = errand.call
+        if isinstance(call, NewCall):
+            call, fresh = await self.journal.open(errand.scope, call)
+            crash_point("gateway.call.after_intent")
+            if not fresh:
+                return None
+        if call.state is not CallState.INTENDED:
+            now = await self.journal.find(errand.scope, call.issuer, call.request_id, 0)
+            if now is None or now.state is not call.state:
                 return None  # another caller got through with it
             doubtful = now.state is CallState.UNKNOWN
             return now if doubtful else replace(now, error_code=error_code, agent_message=agent_message)
         outcome = Outcome(kind=OutcomeKind.NOT_SENT, error_code=error_code, agent_message=agent_message)
         outcome = self.fallbacks.apply(errand.scope.tenant, errand.skill, outcome)
-        return await self.journal.end_unsent(errand.scope, errand.call, outcome, errand.verdict)
+        return await self.journal.end_unsent(errand.scope, call, outcome, errand.verdict)
 
     async def _finish(
         self, scope: Scope, call: Call, outcome: Outcome, given_back: tuple[RateLimit, ...]
