@@ -7,7 +7,7 @@ from memoryos.harness.v1 import sessions_pb2
 from memoryos_core.words import words_of
 from memoryos_postgres import roles
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
-from memoryos_postgres.session_facts import facts_of, hashes_of
+from memoryos_postgres.session_facts import Fact, facts_of, hashes_of, note
 from memoryos_testing import scope_of
 
 from .world import refused
@@ -158,3 +158,22 @@ async def test_what_a_user_says_is_known_to_policy_and_what_others_say_is_not(wo
         texts = ("sarah.connor@gmail.com", "报告", "mark.black@gmail.com", "delete")
         facts = await facts_of(tx, scope, hashes_of(keys, words_of(" ".join(texts))))
     assert [facts.said(text) for text in texts] == [True, True, False, False]
+
+
+async def test_what_an_agent_has_seen_goes_with_what_it_says_elsewhere(world, database_factory) -> None:
+    harness = await database_factory(roles.HARNESS)
+    for speaker, follows in (
+        ({"roles": ("user",)}, False),
+        ({"session_id": "ses_web"}, True),
+        ({"session_id": "ses_web", "chain": ("helper",)}, True),
+        ({"roles": ("agent",)}, True),
+    ):
+        client = world.client()
+        await client.start_session()
+        caller = dataclasses.replace(scope_of(), session_id=speaker.get("session_id", ""))
+        async with harness.scoped(caller) as tx:
+            note(tx, caller, [Fact.UNTRUSTED_CONTENT], source="skill:web.fetch")
+        await append(world.client(**speaker), ["so it says there"], client.session_id, client.session_id)
+        asked = dataclasses.replace(scope_of(), session_id=client.session_id)
+        async with harness.scoped(asked) as tx:
+            assert (await facts_of(tx, asked)).seen == ({Fact.UNTRUSTED_CONTENT} if follows else set()), speaker

@@ -7,9 +7,12 @@ tenant and reader cannot be written down.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from memoryos_core.paths import MemoryPath
 from memoryos_core.tokens import Identity
+
+_PERSON: Final = "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,11 @@ class Scope:
     def may_write(self, path: MemoryPath) -> bool:
         """Tell whether the token's ceiling lets writes to `path` through."""
         return path.tenant == self.tenant and _within(self.write_paths, path)
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether a person calls by itself: no agent, session or task that could have told it what to say."""
+        return _PERSON in self.roles and not (self.chain or self.session_id or self.task_id)
 
     @property
     def actor(self) -> str:

@@ -43,6 +43,13 @@ _NOTE_SAID: Final = (
     "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name, words)"
     " VALUES (%(tenant)s, %(holder)s, 'said', %(source)s, %(user)s, %(words)s) ON CONFLICT DO NOTHING"
 )
+_HAND_ON: Final = (
+    "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name)"
+    " SELECT tenant, %(session)s, fact, source, %(user)s FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact <> 'said'"
+    " AND (%(hours)s = 0 OR create_time > clock_timestamp() - make_interval(hours => %(hours)s))"
+    " ORDER BY fact, source ON CONFLICT DO NOTHING"
+)
 FACTS: Final = (
     "SELECT ARRAY(SELECT DISTINCT fact FROM core.session_facts"
     " WHERE tenant = %(tenant)s AND holder = %(holder)s AND fact <> 'said'"
@@ -98,6 +105,15 @@ def note(tx: Tx, scope: Scope, facts: Iterable[Fact], *, source: str) -> None:
     for fact in sorted(facts):  # in one order: no two transactions wait for each other
         params = {"tenant": scope.tenant, "holder": holder_of(scope), "user": scope.user, "source": source}
         tx.defer(_NOTE if scope.session_id else _NOTE_HOURLY, {**params, "fact": fact.value})
+
+
+def hand_on(tx: Tx, scope: Scope, session_id: str) -> None:
+    """Let another session have seen what the caller's has: what it is told there may come of that.
+
+    A person by itself brings its own words only.
+    """
+    if not scope.alone and scope.session_id != session_id:
+        tx.defer(_HAND_ON, {**holder_params(scope), "session": session_id, "user": scope.user})
 
 
 def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, message_id: str, text: str) -> None:

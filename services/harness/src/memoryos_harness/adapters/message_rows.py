@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import queries
-from memoryos_postgres.session_facts import note_said
+from memoryos_postgres.session_facts import hand_on, note_said
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
@@ -23,7 +23,8 @@ async def append_messages(
 ) -> int:
     """Insert messages at the end of a session; give the place of the first. SessionNotFound when it is not there.
 
-    What the user says in them is known to policy as said in this session from then on.
+    What the user says in them is known to policy as said in this session from then on, and what the session of
+    an agent that speaks has seen as seen in this one.
     The session's row is locked until the commit, which carries the messages: call it late.
     """
     turns = sum(1 for draft in drafts if draft.role is MessageRole.USER)
@@ -31,6 +32,7 @@ async def append_messages(
     row = await tx.fetch_one(QUERIES["extend_session"], places)
     if row is None:
         raise SessionNotFound
+    hand_on(tx, scope, session_id)
     first = int(row["message_count"]) - len(drafts) + 1
     for sequence, draft in enumerate(drafts, start=first):
         message_id = ids.new("msg")

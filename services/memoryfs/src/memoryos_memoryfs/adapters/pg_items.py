@@ -11,7 +11,7 @@ from memoryos_core.paths import MemoryPath
 from memoryos_core.sealing import key_id_of
 from memoryos_postgres import queries
 from memoryos_postgres.database import array_literal
-from memoryos_postgres.session_facts import SAW_UNTRUSTED, holder_params, saw_untrusted
+from memoryos_postgres.session_facts import SAW_UNTRUSTED, holder_params
 from memoryos_postgres.transaction import Row
 from memoryos_telemetry.context import current_trace_id
 
@@ -23,12 +23,13 @@ from memoryos_memoryfs.adapters.pg_bindings import note_working
 from memoryos_memoryfs.adapters.pg_derivations import PgDerivations
 from memoryos_memoryfs.adapters.pg_index import IndexRows
 from memoryos_memoryfs.adapters.places import Place, place_of, plan_once
+from memoryos_memoryfs.adapters.seen_facts import PgSeen
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import SourceChange
 from memoryos_memoryfs.domain.items import Cause, Item, State, Trust
 from memoryos_memoryfs.domain.place_keys import path_key
-from memoryos_memoryfs.domain.session_trust import speaks_for_oneself, taintable
+from memoryos_memoryfs.domain.session_trust import taintable
 from memoryos_memoryfs.ports.storage import Look, Revised, Written
 
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
@@ -72,7 +73,7 @@ class PgItems:
 
     async def revise(self, items: Sequence[Revised], cause: Cause = Cause.UPDATE) -> None:
         """See `ItemStore.revise`."""
-        if self._doubtful([change.after for change in items], cause) and await self.tainted():
+        if self._doubtful([change.after for change in items], cause) and await PgSeen(self._session).tainted():
             items = [replace(change, after=_untrusted(change.after)) for change in items]
         await self.replace(items, cause)
         if cause is not Cause.ROLLBACK:
@@ -102,14 +103,9 @@ class PgItems:
         await self._index.put(after, fresh=True)
         await note_working(self._session, [change.after.item for change in items])
 
-    async def tainted(self) -> bool:
-        """See `ItemStore.tainted`."""
-        scope = self._session.scope
-        return not speaks_for_oneself(scope) and await saw_untrusted(self._tx, scope)
-
     def _doubtful(self, items: Sequence[Written], cause: Cause) -> bool:
         """Tell whether what the session has seen decides how far the items are trusted."""
-        if not taintable(cause) or speaks_for_oneself(self._session.scope):
+        if not taintable(cause) or self._session.scope.alone:
             return False
         return any(written.item.trust is Trust.TRUSTED for written in items)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from memoryos_audit import Actor, AuditEvent, Kind, Outcome, ReadRecorder, record
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import TenantKeys
 
-from memoryos_memoryfs.adapters.seen_facts import SeenFacts, noted
+from memoryos_memoryfs.adapters.seen_facts import SeenFacts
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.items import Item
 from memoryos_memoryfs.domain.session_trust import facts_of
@@ -65,11 +65,6 @@ class PgJournal:
         """See `Journal.audit`."""
         keys = await self._session.keys()
         record(self._session.tx, _event(Kind.MEMORY_WRITE, rpc, self._session.scope, keys, path, ids))
-
-    def gives(self, items: Iterable[Item]) -> None:
-        """See `Journal.gives`."""
-        session = self._session
-        noted(session.tx, session.scope, facts_of(session.scope, items))
 
     async def audit_admin(self, rpc: str, target: str) -> None:
         """See `Journal.audit_admin`."""

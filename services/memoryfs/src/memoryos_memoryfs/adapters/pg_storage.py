@@ -28,6 +28,7 @@ from memoryos_memoryfs.adapters.pg_recall import PgRecall
 from memoryos_memoryfs.adapters.pg_scans import PgScans
 from memoryos_memoryfs.adapters.pg_settings import PgSettings
 from memoryos_memoryfs.adapters.pg_snapshots import PgSnapshots
+from memoryos_memoryfs.adapters.seen_facts import PgSeen
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.items import Item
@@ -57,6 +58,7 @@ def work_of(session: Session) -> Work:
         items=items,
         index=PgRecall(session),
         journal=PgJournal(session),
+        seen=PgSeen(session),
         claims=PgClaims(session),
         own=PgOwnItems(session),
         settings=PgSettings(session),

@@ -16,7 +16,6 @@ from memoryos_memoryfs.domain.items import Cause, Item, Trust
 
 UNTRUSTED_CONTENT: Final = "untrusted_content"
 PERSONAL_DATA: Final = "personal_data"
-_USER_ROLE: Final = "user"
 _WORDS: Final = frozenset({Cause.WRITE, Cause.UPDATE, Cause.MERGE, Cause.REVERT, Cause.IMPORT})
 """Changes by which the caller says something; others move what was said before."""
 
@@ -36,11 +35,6 @@ def facts_of(scope: Scope, items: Iterable[Item]) -> frozenset[str]:
     return frozenset(facts)
 
 
-def speaks_for_oneself(scope: Scope) -> bool:
-    """Tell whether a person calls by itself: no agent, session or task that could have told it what to write."""
-    return _USER_ROLE in scope.roles and not (scope.chain or scope.session_id or scope.task_id)
-
-
 def taintable(cause: Cause) -> bool:
     """Tell whether a revision of this cause says something new in the name of the caller."""
     return cause in _WORDS
@@ -48,4 +42,4 @@ def taintable(cause: Cause) -> bool:
 
 def trust_after(before: Trust, asked: Trust, scope: Scope) -> Trust:
     """Give the trust of an item that is changed: only a person by itself lets an untrusted one be trusted."""
-    return before if before is Trust.UNTRUSTED and not speaks_for_oneself(scope) else asked
+    return before if before is Trust.UNTRUSTED and not scope.alone else asked

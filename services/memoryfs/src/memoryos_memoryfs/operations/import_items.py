@@ -186,7 +186,7 @@ async def _written(parts: Parts, command: ImportCommand, lines: Sequence[ImportL
 async def _keep(
     parts: Parts, work: Work, command: ImportCommand, revisions: Mapping[str, Sequence[Written]]
 ) -> ImportCounts:
-    if await work.items.tainted():
+    if await work.seen.tainted():
         revisions = {item_id: [_untrusted(one) for one in of_item] for item_id, of_item in revisions.items()}
     newest = {item_id: of_item[-1] for item_id, of_item in revisions.items()}
     there = await work.items.lock(list(newest))

@@ -78,7 +78,7 @@ async def merge_items(parts: Parts, scope: Scope, command: MergeCommand) -> Merg
             return await _as_answered(work, scope, answer)
         sources = await _sources(parts, work, scope, command)
         item = merged_item(sources, command.abstract, moment)
-        if await work.items.tainted():
+        if await work.seen.tainted():
             item = replace(item, trust=Trust.UNTRUSTED)
         if vectors is not None:
             item = replace(item, embed_state=EmbedState.DONE, embedding_model=parts.embedder.model_id)
@@ -89,7 +89,7 @@ async def merge_items(parts: Parts, scope: Scope, command: MergeCommand) -> Merg
             await work.items.revise([_superseded(source, item) for source in sources], Cause.SUPERSEDE)
         await work.journal.audit(RPC, command.path, [item.id, *(source.id for source in sources)])
         await work.journal.keep(RPC, command.request_id, json.dumps({"item": item.id}).encode())
-        work.journal.gives([item])
+        work.seen.gives([item])
         crash_point("memoryfs.merge.before_commit")
     return Merged(item=item)
 
@@ -151,7 +151,7 @@ async def _as_answered(work: Work, scope: Scope, answer: bytes) -> Merged:
     item = (await work.items.find([kept["item"]])).get(kept["item"])
     if item is None or not access.visible(scope, item):
         raise ItemNotFound
-    work.journal.gives([item])
+    work.seen.gives([item])
     return Merged(item=item)
 
 

@@ -140,7 +140,7 @@ async def _as_answered(work: Work, command: JudgedItem) -> Item:
     item = (await work.items.find([command.id])).get(command.id)
     if item is None:
         raise ItemNotFound
-    work.journal.gives([item])
+    work.seen.gives([item])
     return item
 
 
@@ -149,6 +149,6 @@ async def _finish(work: Work, rpc: str, command: JudgedItem, item: Item, further
         await work.claims.keep_reason(item, command.reason)
     await work.journal.audit(rpc, command.path, [item.id, *further])
     await work.journal.keep(rpc, command.request_id, str(item.revision).encode())
-    work.journal.gives([item])
+    work.seen.gives([item])
     crash_point("memoryfs.judge.before_commit")
     return item

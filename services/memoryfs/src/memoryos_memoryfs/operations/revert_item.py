@@ -73,7 +73,7 @@ async def revert_item(parts: Parts, scope: Scope, command: RevertCommand) -> Ite
         await work.journal.audit(RPC, command.path, [command.id])
         await work.journal.keep(RPC, command.request_id, b"done")
         found = (await work.items.find([command.id]))[command.id]
-        work.journal.gives([found])
+        work.seen.gives([found])
     return found
 
 
@@ -145,5 +145,5 @@ async def _as_answered(work: Work, scope: Scope, command: RevertCommand) -> Item
     item = (await work.items.find([command.id])).get(command.id)
     if item is None or not access.visible(scope, item):
         raise ItemNotFound
-    work.journal.gives([item])
+    work.seen.gives([item])
     return item

@@ -154,11 +154,18 @@ class Journal(Protocol):
     async def audit(self, rpc: str, path: MemoryPath, ids: Sequence[str]) -> None:
         """Record the call, one row for all its ids; it commits with the transaction or refuses it."""
 
-    def gives(self, items: Iterable[Item]) -> None:
-        """Keep what the caller's session has seen by an answer of these items; it commits with the transaction."""
-
     async def audit_admin(self, rpc: str, target: str) -> None:
         """Record an act on the installation; `target` names what was done, never content."""
+
+
+class Seen(Protocol):
+    """What the session of the caller has seen."""
+
+    def gives(self, items: Iterable[Item]) -> None:
+        """Keep what it sees by an answer of these items; it commits with the transaction."""
+
+    async def tainted(self) -> bool:
+        """Tell whether an agent calls, in a session that has seen untrusted content."""
 
 
 class ReadTrail(Protocol):
@@ -194,11 +201,8 @@ class ReadTrail(Protocol):
 class ItemStore(Protocol):
     """The truth, under row-level security: what the caller may not read is not there.
 
-    What `add` and `revise` keep of a `tainted` session is untrusted, whatever the items say.
+    What `add` and `revise` keep of a tainted session (`Seen.tainted`) is untrusted, whatever the items say.
     """
-
-    async def tainted(self) -> bool:
-        """Tell whether an agent calls, in a session that has seen untrusted content."""
 
     async def add(self, items: Sequence[Written], cause: Cause = Cause.WRITE) -> None:
         """Insert new items with their index rows."""
@@ -286,6 +290,8 @@ class Work:
     """The index tables."""
     journal: Journal
     """Idempotency and audit."""
+    seen: Seen
+    """What the caller's session has seen."""
     claims: Claims
     """What says the same, and by which sources."""
     own: OwnItems

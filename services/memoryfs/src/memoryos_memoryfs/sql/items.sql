@@ -53,8 +53,8 @@ INSERT INTO memoryfs.items (
     corroboration_count, actor, cause, trace_id
 )
 SELECT %(tenant)s, id, path_id, sealed, event_key_hash, tags::text[], owner, user_label, acl::int4[], sensitivity,
-    fresh.trust, origin, confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time, tier,
-    revision, etag, derived_from::text[], superseded_by, embedding_model, embed_state,
+    fresh.trust, origin, confidence, importance, state, valid_from, valid_to, create_time, update_time, expire_time,
+    tier, revision, etag, derived_from::text[], superseded_by, embedding_model, embed_state,
     attributes, content_bytes, pinned, flags, corroboration_count,
     %(actor)s, %(cause)s, %(trace_id)s
 FROM unnest(
