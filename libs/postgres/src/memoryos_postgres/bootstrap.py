@@ -33,8 +33,8 @@ async def bootstrap(admin_dsn: str, database: str, secrets_dir: Path) -> None:
                 await _ensure_role(admin, role, ensure_secret(roles.password_file(secrets_dir, role)))
             await _join_owner(admin)
             await _ensure_database(admin, database)
-        async with await AsyncConnection.connect(make_conninfo(admin_dsn, dbname=database)) as inside:
-            await prepare_database(inside, database)
+            async with await AsyncConnection.connect(make_conninfo(admin_dsn, dbname=database)) as inside:
+                await prepare_database(inside, database)
 
 
 async def prepare_database(inside: AsyncConnection, database: str) -> None:
