@@ -88,8 +88,9 @@ async def test_who_may_settle_and_how(world: World, upstream: Upstream, bench: B
         await tx.execute("UPDATE toolgateway.doubts SET due_time = clock_timestamp() + interval '1 hour'")
     async with refused("ROLE_REQUIRED"):
         await reconcile(agent, call.id, pb.RECONCILE_OUTCOME_HAPPENED, "trust me")
-    async with refused("INVALID_FIELD"):
-        await reconcile(operator, call.id, pb.RECONCILE_OUTCOME_HAPPENED)
+    for decider in (operator, world.caller("ta", roles=("tenant-admin",), chain=())):
+        async with refused("INVALID_FIELD"):
+            await reconcile(decider, call.id, pb.RECONCILE_OUTCOME_HAPPENED)
     async with refused("CALL_NOT_FOUND"):
         await reconcile(world.caller("u2"), call.id)
     async with refused("CALL_NOT_FOUND"):
