@@ -107,6 +107,42 @@ def test_a_call_is_decided_traced_and_audited(deployment: Deployment) -> None:
     assert verified["failures"] == []
 
 
+def test_a_call_is_listed_told_and_can_no_longer_be_withdrawn(deployment: Deployment) -> None:
+    call = deployment.json("call", "memory.read", json.dumps({"path": PATH, "query": "交付"}))
+    assert call["dispatches"] == 1
+    assert call["id"] in deployment.mos("calls", "list", "--skill", "memory.read").stdout
+    assert deployment.json("calls", "list", "--state", "unknown") == []
+    told = deployment.mos("calls", "show", call["id"]).stdout
+    order = ("succeeded", "asked", "memory.read", "decided", f"allow, low risk ({call['decision_id']})", "sent", "once")
+    assert sorted(order, key=told.index) == list(order)
+    assert deployment.mos("calls", "watch", call["id"]).returncode == 0
+    sent = deployment.mos("calls", "cancel", call["id"])
+    assert (sent.returncode, "it was sent before: succeeded" in sent.stderr) == (5, True)
+    for more in ((), ("--happened", "-m", "seen")):
+        done = deployment.mos("calls", "reconcile", call["id"], *more)
+        assert (done.returncode, "CALL_NOT_UNKNOWN" in done.stderr) == (5, True)
+    assert deployment.mos("calls", "reconcile", call["id"], "--happened", "--role", "tenant-admin").returncode == 2
+    others = ("--user", "somebody-else", "--role", "user")
+    for command in ("show", "watch", "cancel"):
+        assert deployment.mos("calls", command, call["id"], *others).returncode == 3
+
+
+def test_a_call_is_withdrawn_before_it_comes(deployment: Deployment) -> None:
+    assert "never will be" in deployment.mos("calls", "cancel", "--request-id", "too-late").stdout
+    late = deployment.mos("call", "memory.read", json.dumps({"path": PATH, "query": "x"}), "--request-id", "too-late")
+    assert (late.returncode, "withdrawn" in late.stderr) == (9, True)
+    (found,) = deployment.json("calls", "list", "--state", "cancelled")
+    assert "withdrawn before it came" in deployment.mos("calls", "show", found["id"]).stdout
+    assert deployment.mos("calls", "watch", found["id"]).returncode == 9
+    assert deployment.mos("calls", "cancel").returncode == 2
+
+
+def test_skills_are_found_by_what_they_are_for(deployment: Deployment) -> None:
+    hits = deployment.json("skill", "search", "记住", "一件事")["hits"]
+    assert {"memory.read", "memory.write"} >= {hit["skill"]["name"] for hit in hits}
+    assert "egress" in deployment.mos("skill", "show", "memory.write").stdout
+
+
 def test_sessions_and_reviews_are_there(deployment: Deployment) -> None:
     session = deployment.mos("session", "create").stdout.strip()
     assert deployment.mos("session", "say", session, "以后华东区的报价都按客户等级走").returncode == 0
