@@ -59,6 +59,24 @@ async def test_from_the_list_to_the_approval_and_its_explanation(world):
     assert (event["review"]["id"], event["review"]["state"]) == (call.review_id, "approved")
 
 
+async def test_a_call_is_told_from_its_asking_to_its_end(world):
+    call = await parked(world, "u-told")
+    own: dict[str, Any] = {"user": "u-told", "roles": ("user",)}
+    assert call.id in await mos(world, "calls", "list", "--state", "parked", **own)
+    told = await mos(world, "calls", "show", call.id, **own)
+    for text in ("waits for a person", "refund.create", call.decision_id, "pending by finance", "not yet", "mos calls"):
+        assert text in told
+    finance: dict[str, Any] = {"user": "r-finance", "roles": ("reviewer",), "groups": ("finance",)}
+    await mos(world, "review", "approve", call.review_id, "-m", "可以", **finance)
+    told = await mos(world, "calls", "show", call.id, user="u-told", roles=("user", "auditor"))
+    for text in ("approved by finance", "not yet", "--request-id THE-SAME"):
+        assert text in told
+    assert "never will be" in await mos(world, "calls", "cancel", call.id, **own)
+    told = await mos(world, "calls", "show", call.id, **own)
+    assert "cancelled: withdrawn, and never sent" in told
+    assert not world.business.books.counts["refund.create"]
+
+
 async def test_the_log_at_the_command_line(world):
     call = await parked(world, "u-logged")
     audit: dict[str, Any] = {"user": "aud", "roles": ("auditor",)}
