@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from memoryos_core.words import words_of
+from memoryos_core.words import spoken_words
 from memoryos_postgres import roles
 from memoryos_postgres.errors import AccessRefused
 from memoryos_postgres.session_facts import (
@@ -43,7 +43,7 @@ def in_session(session_id="ses_1", **changes):
 
 async def seen(policy, scope, keys=None, text=""):
     async with policy.scoped(scope) as tx:
-        return await facts_of(tx, scope, hashes_of(keys, words_of(text)) if keys else None)
+        return await facts_of(tx, scope, hashes_of(keys, spoken_words(text)) if keys else None)
 
 
 async def test_a_fact_counts_for_its_session_and_no_other(gateway, policy):
@@ -66,8 +66,10 @@ async def test_outside_of_a_session_a_fact_counts_for_the_user_for_a_day(gateway
     assert (await seen(policy, scope)).seen == {Fact.UNTRUSTED_CONTENT}
     assert (await seen(policy, in_session(""))).seen == {Fact.UNTRUSTED_CONTENT}
     assert (await seen(policy, in_session("", user="bob"))).seen == set()
-    hour, before = "'2026-01-01T01'", "create_time - interval '25 hours'"
-    await admin_execute(database, f"UPDATE core.session_facts SET source = '{WEB}@' || {hour}, create_time = {before}")
+    earlier = (
+        "source = regexp_replace(source, '@.*$', '@2026-01-01T01'), create_time = create_time - interval '25 hours'"
+    )
+    await admin_execute(database, f"UPDATE core.session_facts SET {earlier}")
     assert (await seen(policy, scope)).seen == set()
     async with gateway.scoped(scope) as tx:  # seen again in another hour, it counts again
         note(tx, scope, [Fact.UNTRUSTED_CONTENT], source=WEB)
@@ -86,7 +88,7 @@ async def test_untrusted_content_is_asked_for_by_itself(gateway):
             assert not await saw_untrusted(tx, other)
 
 
-async def test_the_words_of_the_user_are_said_and_no_others(harness, policy, key_ring):
+async def test_the_spoken_words_the_user_are_said_and_no_others(harness, policy, key_ring):
     scope = in_session(roles=frozenset({"user"}))
     async with harness.scoped(scope) as tx:
         keys = await key_ring.tenant_keys(tx, scope.tenant)
