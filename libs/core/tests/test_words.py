@@ -1,5 +1,5 @@
 import pytest
-from memoryos_core.words import words_of
+from memoryos_core.words import spoken_words, words_of
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,19 @@ from memoryos_core.words import words_of
 )
 def test_words(text, words):
     assert words_of(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "wholes"),
+    [
+        ("Send it to Alice@acme.com.", {"alice@acme.com"}),
+        ("发给wang@acme.com谢谢", {"wang@acme.com"}),
+        ("open www.x-y.com/a?b=c.d", {"x-y.com", "c.d"}),
+        ("go to 例子.公司", {"例子.公司"}),
+        ("it costs 3.5 or -2.", set()),
+        ("http://93.184.216.34/", {"93.184.216.34"}),
+        ("this\u3002report", {"this.report"}),
+    ],
+)
+def test_an_address_is_one_word_more(text, wholes):
+    assert spoken_words(text) - words_of(text) == wholes

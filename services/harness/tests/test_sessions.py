@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 
 from memoryos.harness.v1 import sessions_pb2
-from memoryos_core.words import words_of
+from memoryos_core.words import spoken_words
 from memoryos_postgres import roles
 from memoryos_postgres.keyring import PostgresKeyRing, load_epoch_key
 from memoryos_postgres.session_facts import Fact, facts_of, hashes_of, note
@@ -156,7 +156,7 @@ async def test_what_a_user_says_is_known_to_policy_and_what_others_say_is_not(wo
     async with policy.scoped(scope) as tx:
         keys = await PostgresKeyRing(load_epoch_key(world.folder / "epoch.key")).tenant_keys(tx, scope.tenant)
         texts = ("sarah.connor@gmail.com", "报告", "mark.black@gmail.com", "delete")
-        facts = await facts_of(tx, scope, hashes_of(keys, words_of(" ".join(texts))))
+        facts = await facts_of(tx, scope, hashes_of(keys, spoken_words(" ".join(texts))))
     assert [facts.said(text) for text in texts] == [True, True, False, False]
 
 

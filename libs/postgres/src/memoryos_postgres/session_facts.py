@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import TenantKeys
-from memoryos_core.words import words_of
+from memoryos_core.words import said_words, spoken_words
 
 from memoryos_postgres.transaction import Row, Tx
 
@@ -91,7 +91,7 @@ class SessionFacts:
 
     def said(self, text: str) -> bool:
         """Tell whether the user said every word of `text`, all of which were asked about; without words nothing is."""
-        words = words_of(text)
+        words = spoken_words(text)
         return bool(words) and words <= self.words
 
 
@@ -123,7 +123,7 @@ def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, messag
     """
     if scope.chain or "user" not in scope.roles:
         return
-    words = sorted(words_of(text))[:WORDS_MAX]
+    words = sorted(said_words(text))[:WORDS_MAX]
     params = {"tenant": scope.tenant, "holder": session_id, "source": message_id, "user": scope.user}
     tx.defer(_NOTE_SAID, {**params, "words": [keys.token_hash(word) for word in words]})
 

@@ -110,7 +110,7 @@ def command(setup: OpaSetup, bundles: Sequence[Path]) -> list[str]:
 
 def _refuse_what_rules_may_not_call(binary: Path, bundle: Path) -> None:
     """Compile the very archive that is served: the server has no such limit of its own."""
-    command = [binary, "check", f"--capabilities={capabilities_file()}", "--bundle", bundle]
+    command = [str(binary), "check", f"--capabilities={capabilities_file()}", "--bundle", str(bundle)]
     ran = subprocess.run(command, capture_output=True, text=True, env={}, timeout=CHECK_S_MAX, check=False)  # noqa: S603
     if ran.returncode:
         raise BundleInvalid(ran.stderr.strip() or ran.stdout.strip() or "opa check failed and did not say why")

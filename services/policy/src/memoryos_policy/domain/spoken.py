@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from memoryos_core.canonical import JsonValue
-from memoryos_core.words import words_of
+from memoryos_core.words import spoken_words, words_of
 
 TEXTS_MAX: Final = 256
 """Texts among the arguments that are looked at, in their order; further ones count as not said."""
@@ -40,14 +40,14 @@ def texts_of(arguments: JsonValue) -> tuple[Text, ...]:
     """Give the texts of arguments, by their order."""
     short = ((pointer, text) for pointer, text in _walk(arguments, "") if len(text) <= TEXT_CHARS_MAX)
     return tuple(
-        Text(pointer, frozenset(words_of(text)), frozenset(words_of(_name(text))))
+        Text(pointer, frozenset(spoken_words(text)), frozenset(_name(text)))
         for pointer, text in islice(short, TEXTS_MAX)
     )
 
 
 def words_asked(texts: Iterable[Text], intents: Iterable[str]) -> set[str]:
     """Give all words whose being said decides `said`, `named` and `asked`."""
-    return {word for text in texts for word in text.words}.union(*map(words_of, intents))
+    return {word for text in texts for word in text.words | text.name}.union(*map(words_of, intents))
 
 
 def said(texts: Iterable[Text], words: Set[str]) -> list[str]:
@@ -65,27 +65,29 @@ def asked(intents: Iterable[str], words: Set[str]) -> bool:
     return any(wanted and wanted <= words for wanted in map(words_of, intents))
 
 
-def _name(text: str) -> str:
-    """Give the local part of an e-mail address, the host of a URL, nothing of anything else.
+def _name(text: str) -> set[str]:
+    """Give the words of the local part of an e-mail address, or of the host of a URL; nothing of anything else.
+
+    A host is named as a whole, a local part by its words: people have names.
 
     A URL that two parsers could read differently has none: user and password,
     backslashes, white space and control characters are refused.
     """
     mail = _MAIL.fullmatch(text)
     if mail:
-        return mail["local"]
+        return words_of(mail["local"])
     if "@" in text or "\\" in text or not text.isprintable() or " " in text:
-        return ""
+        return set()
     if _BARE_URL.fullmatch(text):
         text = f"//{text}"
     elif not text.lower().startswith(("http://", "https://")):
-        return ""
+        return set()
     try:
         parts = urlsplit(text)
         host = parts.hostname or "" if parts.port != 0 else ""  # a port that is no number raises
     except ValueError:
-        return ""
-    return host.removeprefix("www.") if _HOST.fullmatch(host) else ""
+        return set()
+    return spoken_words(host.removeprefix("www.")) if _HOST.fullmatch(host) else set()
 
 
 def _walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
