@@ -1,5 +1,5 @@
 import pytest
-from memoryos_core.principals import is_principal
+from memoryos_core.principals import is_principal, person
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,9 @@ def test_principals(text):
 )  # fmt: skip
 def test_what_is_no_principal(text):
     assert not is_principal(text)
+
+
+def test_names_of_one_person():
+    assert len({person(name) for name in ("Alice", "alice", "ALICE", "\uff21\uff4c\uff49\uff43\uff45")}) == 1
+    assert person("stra\u00dfe") == person("STRASSE")
+    assert person("alice") != person("\u0430lice")

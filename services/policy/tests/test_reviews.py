@@ -172,6 +172,8 @@ async def test_nobody_approves_their_own_call_nor_does_an_agent(world: World) ->
         world.reviewer("r1", chain=("another",)),
         world.reviewer("r1", roles=("reviewer", "agent")),
         world.reviewer("helper"),
+        world.reviewer("Boss"),  # as another source of identity writes it
+        world.reviewer("\uff22\uff2f\uff33\uff33"),
     ]
     for who in involved:
         for verdict in ("APPROVE", "DENY"):
@@ -345,6 +347,7 @@ async def test_a_quorum_of_two_needs_two_people(tmp_path: Path, database: Clone)
             first, second = world.reviewer("r1"), world.reviewer("r2")
             assert (await resolve(first, review)).state == PENDING
             assert (await resolve(first, review)).state == PENDING
+            assert (await resolve(world.reviewer("R1"), review)).state == PENDING
             assert (await gateway.decide("refund.create", REFUND, call_id=review.call_id)).effect == REVIEW
             assert (await resolve(second, review)).state == APPROVED
             assert (await gateway.decide("refund.create", REFUND, call_id=review.call_id)).effect == ALLOW

@@ -122,6 +122,36 @@ def test_a_sensitive_argument_that_comes_back_is_masked():
     assert json.loads(result_json(b'{"ok": "yes"}', masking, {"card": "yes"})) == {"ok": "yes"}
 
 
+@pytest.mark.parametrize(
+    ("value", "echo"),
+    [
+        ({"number": "4111222233334444"}, '{"n": "is 4111222233334444"}'),
+        (["x", ["4111222233334444"]], '["4111222233334444"]'),
+        (4111.2223, '{"n": 4111.2223, "t": "4111.2223"}'),
+        ('4111"2222', '{"echo": "{\\"card\\": \\"4111\\\\\\"2222\\"}"}'),
+        ("4111 2222", '{"url": "/pay?card=4111%202222"}'),
+    ],
+)
+def test_it_is_masked_within_objects_and_in_other_spellings(value: Any, echo: str):
+    shown_now = result_json(echo.encode(), skill(sensitive_arguments=("/card",)), {"card": value})
+    assert b"4111" not in shown_now
+    assert b"[redacted]" in shown_now
+
+
+@pytest.mark.parametrize("begun", ["4111", "4111222233", "411122223333444", "密码四一一", "密码四一一".encode()[:-1]])
+def test_what_of_it_stands_before_the_place_where_an_answer_was_cut_is_masked(begun: str | bytes):
+    raw = b'{"message": "' + (begun if isinstance(begun, bytes) else begun.encode())
+    arguments = {"card": ["4111222233334444", "密码四一一二"]}
+    found = json.loads(result_json(raw, skill(sensitive_arguments=("/card",)), arguments, complete=False))
+    assert found["text"] == '{"message": "[redacted]'
+
+
+def test_names_that_are_masked_alike_lose_nothing():
+    raw = b'{"a secret-1": 1, "a secret-2": 2, "a [redacted]": 3}'
+    found = json.loads(result_json(raw, skill(), {}, secrets=["secret-1", "secret-2"]))
+    assert sorted(found.values()) == [1, 2, 3]
+
+
 APPROVAL = Obligations(approval=True)
 
 

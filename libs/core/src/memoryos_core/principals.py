@@ -28,6 +28,11 @@ def is_name(text: str) -> bool:
     )
 
 
+def person(name: str) -> str:
+    """Give what names of one person have in common: sources of identity differ in case and width of letters."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
 def user(name: str) -> str:
     """Give the principal of a user."""
     return f"user:{name}"

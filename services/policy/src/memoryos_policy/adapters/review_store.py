@@ -18,7 +18,7 @@ from memoryos_policy.adapters.decision_rows import decision_of
 from memoryos_policy.adapters.review_rows import comment_place, opened_event, resolved_event, review_of, whole_review
 from memoryos_policy.adapters.sealed_inputs import input_of
 from memoryos_policy.domain.decisions import Decision
-from memoryos_policy.domain.reviews import Review, Verdict, state_after
+from memoryos_policy.domain.reviews import Review, Verdict, state_after, verdicts_of
 from memoryos_policy.domain.verdicts import Effect
 from memoryos_policy.errors import (
     DecisionNotFound,
@@ -73,9 +73,9 @@ class PostgresReviewStore:
                 raise ReviewNotFound
             check(await self._whole(tx, scope, ballot.review_id), scope)
             await self._put_vote(tx, scope, ballot)
-            verdicts = [Verdict(row["verdict"]) for row in await tx.fetch_all(_QUERIES["votes"], key)]
+            votes = [(row["reviewer"], Verdict(row["verdict"])) for row in await tx.fetch_all(_QUERIES["votes"], key)]
             review = await self._whole(tx, scope, ballot.review_id)
-            state = state_after(review.quorum, verdicts)
+            state = state_after(review.quorum, verdicts_of(votes))
             if not await tx.execute(_QUERIES["move_review"], {**key, "state": state.value}):
                 raise ReviewClosed
             review = await self._whole(tx, scope, ballot.review_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -83,7 +83,8 @@ def in_group(review: Review, scope: Scope) -> bool:
 
 def is_involved(review: Review, scope: Scope) -> bool:
     """Tell whether the reader asked for the call, or is an agent: a review is a person's word."""
-    return scope.user == review.user or bool(scope.chain) or "agent" in scope.roles or scope.user in review.chain
+    involved = set(map(principals.person, (review.user, *review.chain)))
+    return bool(scope.chain) or "agent" in scope.roles or principals.person(scope.user) in involved
 
 
 def visible(review: Review, scope: Scope) -> bool:
@@ -112,6 +113,12 @@ def check_may_resolve(review: Review, scope: Scope) -> None:
         raise ReviewerInvolved
     if not in_group(review, scope):
         raise ReviewerGroup
+
+
+def verdicts_of(votes: Iterable[tuple[str, Verdict]]) -> Sequence[Verdict]:
+    """Give one verdict for each person among these reviewers, however their names are written: a denial, if any."""
+    denials_last = sorted(votes, key=lambda vote: vote[1] is Verdict.DENY)
+    return list({principals.person(reviewer): verdict for reviewer, verdict in denials_last}.values())
 
 
 def state_after(quorum: int, verdicts: Sequence[Verdict]) -> ReviewState:

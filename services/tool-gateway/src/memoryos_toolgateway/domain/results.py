@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from memoryos_core.canonical import DEPTH_MAX, JsonValue, canonical_json, parse_json
 from memoryos_core.errors import InvalidField
@@ -52,6 +54,8 @@ def result_json(
     hidden = _texts([*sensitive, *secrets])
     if hidden:
         value = _without(value, hidden)
+        if not complete:
+            value = {**value, "text": _without_begun(value["text"], hidden)}
     return canonical_json(value)
 
 
@@ -149,18 +153,42 @@ def _free(taken: dict[str, Any], key: str) -> str:
 
 
 def _texts(values: Iterable[object]) -> list[str]:
-    found = [str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool)]
-    return sorted((text for text in found if len(text) >= _ECHO_LENGTH_MIN), key=len, reverse=True)
+    """Give what is hidden, the longest first: texts and numbers in the values, as they are and within JSON and URLs."""
+    found = {text for value in values for text in _leaves(value) if len(text) >= _ECHO_LENGTH_MIN}
+    spelled = {spelling for text in found for spelling in (text, json.dumps(text)[1:-1], quote(text, safe=""))}
+    spelled |= {json.dumps(text, ensure_ascii=False)[1:-1] for text in found}
+    return sorted(spelled, key=len, reverse=True)
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def _without_begun(text: str, secrets: list[str]) -> str:
+    """Leave out what of a secret stands before the place where an answer was cut off."""
+    kept = text.rstrip("\ufffd")  # of a character that was cut
+    for secret in secrets:
+        for length in range(min(len(secret) - 1, len(kept)), _ECHO_LENGTH_MIN - 1, -1):
+            if kept.endswith(secret[:length]):
+                return kept[:-length] + MASK
+    return text
 
 
 def _without(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, dict):
-        return {_masked(key, secrets): _without(inner, secrets) for key, inner in value.items()}
+        kept: dict[str, Any] = {}
+        for key, inner in value.items():
+            kept[_free(kept, _masked(key, secrets))] = _without(inner, secrets)
+        return kept
     if isinstance(value, list):
         return [_without(inner, secrets) for inner in value]
     if isinstance(value, str):
         return _masked(value, secrets)
-    return MASK if isinstance(value, int) and str(value) in secrets else value
+    return MASK if isinstance(value, int | float) and str(value) in secrets else value
 
 
 def _masked(text: str, secrets: list[str]) -> str:
