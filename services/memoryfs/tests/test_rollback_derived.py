@@ -6,7 +6,7 @@ import grpc
 import pytest
 from memoryos.memoryfs.v1 import item_pb2
 
-from .test_rollback import code_of, cooled, counts, merged, rollback, snapshot, written
+from .test_rollback import code_of, cooled, counts, merged, plain, rollback, snapshot, written
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 
@@ -123,6 +123,21 @@ async def test_readers_that_a_source_loses_are_lost_by_what_comes_back_beside_it
     assert (item.content, list(item.readers), list(item.flags)) == ("spoiled by the agent", [], [])
     assert await code_of(bob.get(source)) is NOT_FOUND
     assert await code_of(bob.get(made)) is NOT_FOUND
+
+
+async def test_what_nobody_changed_since_keeps_its_readers_when_its_source_goes_back(alice, agent):
+    source, other = await alice.write("alpha of alice"), await alice.write("beta of alice")
+    start = await snapshot(alice)
+    made = await merged(agent, source, other, content="of both, by the agent")
+    await alice.update(made, readers=["user:carol"])  # more than its sources have, as its owner wants it
+    await rollback(alice, start, actor="agent:alice/scribe")  # the sources are active again
+    before = plain(await alice.get(made))
+    point = await snapshot(alice)
+    await alice.update(source, readers=["user:bob"])
+    assert plain(await alice.get(made)) == before
+    assert counts(await rollback(alice, point)) == (1, 0, 0, 0)
+    assert list((await alice.get(source)).readers) == []
+    assert plain(await alice.get(made)) == before
 
 
 async def test_an_item_that_changed_its_tier_while_it_was_forgotten_comes_back(service, alice):

@@ -83,6 +83,7 @@ class PgDerivations:
         *,
         unless: frozenset[str] = frozenset(),
         unflagged: frozenset[str] = frozenset(),
+        point: str = "",
     ) -> None:
         """See `Derivations.follow`."""
         # Items made by a merge come later than their sources, so there is no way round; the names seen bound it anyway.
@@ -92,7 +93,8 @@ class PgDerivations:
             async with reaching_all(self._session):
                 ids = [row["id"] for row in await self._asked("derived_directly", list(sources))]
                 found = await self._items.find([item_id for item_id in ids if item_id not in seen])
-                changes = await self._let_follow(list(found.values()), sources, unflagged)
+                as_then = {row["id"] for row in await self._asked("seen_by", list(found), point)} if point else set()
+                changes = await self._let_follow(list(found.values()), sources, unflagged, as_then)
             seen.update(found)
 
     async def held_back(self, items: Sequence[Item]) -> frozenset[str]:
@@ -111,7 +113,7 @@ class PgDerivations:
         return frozenset(forgotten | withdrawn)
 
     async def _let_follow(
-        self, items: Sequence[Item], sources: dict[str, SourceChange], unflagged: frozenset[str]
+        self, items: Sequence[Item], sources: dict[str, SourceChange], unflagged: frozenset[str], as_then: set[str]
     ) -> list[SourceChange]:
         """Change the items as their changed sources ask for; give what became of them."""
         now = self._session.shared.clock.now()
@@ -119,6 +121,8 @@ class PgDerivations:
         revised: list[Revised] = []
         for item in items:
             changed = [sources[name] for name in item.derived_from if name in sources]
+            if item.id in as_then:
+                changed = [change for change in changed if change.after is None]
             after = followed(item, changed, now, flagged=item.id not in unflagged)
             if after is None:
                 if item.state is not State.FORGOTTEN:
@@ -132,8 +136,8 @@ class PgDerivations:
         changes = [SourceChange(before=item, after=None) for item in gone]
         return changes + [SourceChange(before=change.before, after=change.after.item) for change in revised]
 
-    async def _asked(self, name: str, ids: Iterable[str]) -> list[Row]:
-        params = {"tenant": self._session.tenant, "ids": list(ids)}
+    async def _asked(self, name: str, ids: Iterable[str], point: str = "") -> list[Row]:
+        params = {"tenant": self._session.tenant, "ids": list(ids), "point": point}
         if self._session.reaches_all:
             return await self._session.tx.fetch_all(QUERIES[name], params)
         return await self._session.tx.fetch_planned({_UPKEEP: "on"}, QUERIES[name], params)

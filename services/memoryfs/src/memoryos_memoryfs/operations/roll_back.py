@@ -172,9 +172,12 @@ class _Rollback:
         await self._apply_derived(derived)
         # What was made elsewhere from an item that is other again follows it. What is as it was at the point is in line
         # with its sources of then; where only some changes are undone it may outreach them as they are now.
-        same = frozenset(self._changed)
+        same, whole = frozenset(self._changed), self._command.whole
         await self._work.derivations.follow(
-            self._changes, unless=same if self._command.whole else frozenset(), unflagged=same
+            self._changes,
+            unless=same if whole else frozenset(),
+            unflagged=same,
+            point=snapshot.point if whole else "",
         )
         self._result.erased_count = await self._work.snapshots.erased_count(snapshot, self._command.path)
         return self._changed

@@ -93,10 +93,13 @@ class Derivations(Protocol):
         *,
         unless: frozenset[str] = frozenset(),
         unflagged: frozenset[str] = frozenset(),
+        point: str = "",
     ) -> None:
         """Let everything that was made from changed items follow, but for those in `unless`.
 
         Those in `unflagged` follow in who reads them only: that a source says something else is not held against them.
+        One of which `point`, if given, saw the very revision that it has goes when a source is gone, and follows in
+        nothing else.
 
         `revise` and `set_state` do so by themselves, except for Cause.ROLLBACK.
         """

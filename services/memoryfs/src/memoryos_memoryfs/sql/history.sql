@@ -172,6 +172,11 @@ SELECT i.id FROM memoryfs.items i
 WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
 ORDER BY i.id;
 
+-- name: seen_by
+-- Those of the items whose revision a point had seen.
+SELECT id FROM memoryfs.items
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND pg_visible_in_snapshot(xid, %(point)s::pg_snapshot);
+
 -- name: parents_among
 SELECT DISTINCT source.id FROM memoryfs.items i, unnest(i.derived_from) AS source (id)
 WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
