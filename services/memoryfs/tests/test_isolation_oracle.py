@@ -42,6 +42,7 @@ async def test_nobody_learns_what_is_not_theirs(start_service, backend):
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", ["pgvector", "qdrant"])
 @pytest.mark.parametrize("seed", range(5))
 async def test_nobody_learns_what_is_not_theirs_in_many_worlds(start_service, backend, seed):
