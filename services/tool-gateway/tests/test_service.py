@@ -102,6 +102,21 @@ async def test_request_ids_belong_to_who_uses_them(world: World, upstream: Upstr
     assert upstream.effects["A"] == 4
 
 
+async def test_a_request_id_that_was_withdrawn_tells_and_stops_nobody_else(world: World, upstream: Upstream):
+    """Withdrawn before it came: its user gets the withdrawal, another user of the same service nothing of it."""
+    who, other = world.caller(service="harness"), world.caller("u2", service="harness")
+    request = pb.CancelCallRequest(call_request_id="early")
+    withdrawn = (await who.gateway.CancelCall(request, metadata=who.metadata, timeout=30)).call
+    assert (await who.call("mes.takt_time", "early", name="W")).id == withdrawn.id
+    async with refused("CALL_DIGEST_MISMATCH"):
+        await other.call("mes.takt_time", "early", name="W")
+    async with refused("CALL_NOT_FOUND"):
+        await other.gateway.CancelCall(request, metadata=other.metadata, timeout=30)
+    elsewhere = world.caller("u2", tenant="globex", service="harness")
+    assert (await elsewhere.call("mes.takt_time", "early", name="W")).state == pb.CALL_STATE_SUCCEEDED
+    assert upstream.effects["W"] == 1
+
+
 async def test_a_stale_lease_epoch_is_refused(world: World):
     agent = world.caller(service="harness")
     await agent.call("mes.takt_time", "s1", epoch=5, name="A")

@@ -102,7 +102,7 @@ class CallSkill:
                 verdict = verdict if fresh else None
         else:
             until = loop.time() + request.wait_s
-        if call.withdrawn_unseen:
+        if call.withdrawn_unseen and call.user == scope.user:
             return call  # nothing is known of it but that it must not be made
         if not call.is_asked_by(user=scope.user, chain=scope.chain, skill=request.skill, arguments=canonical):
             raise CallDigestMismatch

@@ -19,8 +19,13 @@ obligations contains {
 holder := {
 	"user": sprintf("user:%s", [input.subject.user]),
 	"tenant": "tenant",
-	"session": sprintf("session:%s", [input.context.session_id]),
+	"session": session,
 }
+
+# Outside of any session users have a count of their own, not one between all of them.
+session := sprintf("session:%s", [input.context.session_id]) if {
+	input.context.session_id != ""
+} else := sprintf("session:/%s", [input.subject.user])
 
 cost(rate) := 1 if {
 	not rate.amount

@@ -24,6 +24,16 @@ test_calls_and_amounts if {
 	refused({"amount": 12.5}, limits) == set()
 }
 
+test_outside_of_sessions_each_user_has_a_count if {
+	per := {"x.y": {"rates": [{"name": "calls", "per": "session", "limit": 5, "window_s": 60}]}}
+	expected := {"ses_1": "x.y:calls:session:ses_1", "": "x.y:calls:session:/u1"}
+	every session_id, key in expected {
+		found := rates.obligations with data.memoryos.limits as per
+			with input as testing.with_changes({"context": {"session_id": session_id}})
+		{one.key | some one in found} == {key}
+	}
+}
+
 test_what_cannot_be_counted_is_refused if {
 	every args in [{}, {"amount": "5"}, {"amount": 0}, {"amount": -5}] {
 		refused(args, limits) == {"rate_not_countable"}
