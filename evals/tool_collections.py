@@ -77,7 +77,8 @@ def documents(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         tool_id = tool.get("tool_id", str(number))
         name = _free_name(tool, tool_id, taken)
         taken.add(collision_key(name))
-        found[tool_id] = {
+        system = {"name": tool.get("server", "")[:128], "description": (tool.get("server_description") or "")[:1000]}
+        found[tool_id] = ({"system": system} if system["name"] else {}) | {
             "name": name,
             "version": "1",
             "description": (tool.get("description") or tool["name"])[:4000],

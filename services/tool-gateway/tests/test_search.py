@@ -8,9 +8,10 @@ from memoryos_models.build import build_embedder
 from memoryos_models.config import ModelsSection
 from memoryos_models.errors import ModelUnavailable
 from memoryos_models.ports import Embedder, Vectors
+from memoryos_toolgateway.domain.request_steps import needs, steps
 from memoryos_toolgateway.domain.skill import Skill
 from memoryos_toolgateway.domain.skill_index import Findable, Query, SkillIndex
-from memoryos_toolgateway.domain.skill_words import clauses, words
+from memoryos_toolgateway.domain.skill_words import words
 from memoryos_toolgateway.operations.search_skills import SkillSearch
 
 from .policies import InMemoryPolicy
@@ -62,11 +63,11 @@ def test_names_are_taken_apart_and_words_stemmed():
 
 
 def test_requests_are_taken_apart_by_steps():
-    assert clauses("Delete the ticket.") == []
-    assert clauses("Find the weather in Rome, then send it by mail to Ada.") == [
+    assert steps("Delete the ticket.") == []
+    assert steps("Find the weather in Rome, then send it by mail to Ada.") == [
         "Find the weather in Rome", "send it by mail to Ada.",
     ]  # fmt: skip
-    assert len(clauses("查询客户资料,然后发送邮件给他")) == 2
+    assert len(steps("查询客户资料,然后发送邮件给他")) == 2
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,42 @@ async def test_skills_are_found_by_words_and_by_meaning_across_languages(query: 
     assert names(found)[0] == expected
     assert not words_only
     assert all(0 <= score <= 1 for _, score in found)
+    await search.close()
+    await embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("request_text", "implied"),
+    [
+        ("Summarise the page and save it in /home/ada/notes.md", ["write file"]),
+        ("Read /home/ada/report.docx", ["read word document"]),
+        ("把销售数据写入 /home/ada/sales.xlsx", ["save excel spreadsheet"]),
+        ("查询明天从北京到上海的车票", ["get the current date and time"]),
+        ("Open https://example.com/page.html and go to 3.5", []),
+    ],
+)
+def test_files_and_relative_dates_are_needs_of_their_own(request_text: str, implied: list[str]):
+    assert needs(request_text)[1:] == implied
+
+
+async def test_each_need_has_its_skill_among_the_first_and_the_system_counts():
+    skills = (
+        *SKILLS,
+        skill(name="weather.now", description="Tells the weather of a city now.", definition_digest="6"),
+        skill(name="weather.week", description="Tells the weather of a city for a week.", definition_digest="7"),
+        skill(name="query", description="Runs a query.", system="铁路. 火车票与车次", definition_digest="8"),
+    )
+    embedder = build_embedder(ModelsSection())
+    search = SkillSearch(skills, Sees(*(each.name for each in skills)), embedder)
+    for ready in (False, True):
+        assert not ready or await search.ready()
+        found, _ = await search.search("Tell the weather of the city. Then delete the ticket.", 2)
+        assert "ticket.delete" in names(found)
+        assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+        found, _ = await search.search("查询天气,然后发送一封电子邮件", 3)
+        assert "mail.send" in names(found)
+        found, _ = await search.search("火车票", 1)
+        assert names(found) == ["query"]
     await search.close()
     await embedder.close()
 
@@ -116,4 +153,4 @@ def test_hostile_queries_are_only_words():
     index = SkillIndex([Findable(s.name, s.description, s.parameters_json) for s in SKILLS])
     shown = np.ones(len(SKILLS), dtype=np.bool_)
     for text in ("", " ", "\x00", "(" * 5000, "a" * 8192, "\u202e", "🙂" * 100, "' OR 1=1 --"):
-        assert isinstance(index.search(Query((text, *clauses(text)), None), None, shown, 5), list)
+        assert isinstance(index.search(Query(tuple(needs(text)), None), None, shown, 5), list)

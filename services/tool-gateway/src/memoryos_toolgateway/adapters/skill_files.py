@@ -108,6 +108,7 @@ class _SkillFile:
             definition_digest=digest,
             fallback=fallback_of(self.file, document, effect_class),
             reconciliation=reconciliation_of(self.file, document, effect_class, self.endpoints),
+            system=". ".join(document.get("system", {}).values()),
         )
 
     def _refused(self, pointer: str, text: str) -> SkillFileInvalid:

@@ -38,7 +38,7 @@ class Finding:
 def findings(document: dict[str, Any]) -> list[Finding]:
     """Give what a person should see before this definition is used; at most FINDINGS_MAX."""
     found: list[Finding] = []
-    for key in ("name", "description", "parameters"):
+    for key in ("name", "description", "system", "parameters"):
         for parts, text in _texts(document.get(key), (key,)):
             found.extend(_of_text(pointers.join(parts), text))
             if parts[-2:-1] == ("properties",) and is_disguised(text):

@@ -224,6 +224,8 @@ class Skill:
     definition_digest: str
     fallback: Fallback | None = None
     reconciliation: Reconciliation | None = None
+    system: str = ""
+    """Name and description of the system that it belongs to; search finds its skills by them."""
 
     @property
     def upstream(self) -> str:

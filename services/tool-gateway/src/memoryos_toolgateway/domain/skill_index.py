@@ -1,9 +1,10 @@
 """How well skills fit what somebody wants to do: words (BM25) and meaning (vectors) together.
 
-Both are standardised over the skills that the caller may see, so neither a
-score nor its scale tells of any other. Of a request in several steps, the step
-that a skill fits best counts beside the whole. The weights are measured
-(docs/reference/skills.md).
+Of the skill itself and, with less weight, of the system that it belongs to. All
+are standardised over the skills that the caller may see, so neither a score nor
+its scale tells of any other. Of a request with several needs, a skill brings
+less for a need that a better one serves already (xQuAD), so that each need has
+its skill among the first. The weights are measured (docs/reference/skills.md).
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryos_toolgateway.domain.skill_words import parameter_texts, spoken, words
+from memoryos_toolgateway.domain.skill_words import asked_words, parameter_texts, spoken, words
 
-K1: Final = 1.6
+K1: Final = 2.0
 B: Final = 0.8
 MEANING_WEIGHT: Final = 0.8
-STEP_WEIGHT: Final = 0.3
+SYSTEM_WORDS_WEIGHT: Final = 0.3
+SYSTEM_MEANING_WEIGHT: Final = 0.4
+NEEDS_WEIGHT: Final = 0.5
+NEED_WIDTH: Final = 1.5
+_CANDIDATES: Final = 60
 MEANING_CHARS_MAX: Final = 600
 _SCORE_MIDDLE: Final = 4.0
 _SCORE_WIDTH: Final = 1.5
@@ -41,6 +46,7 @@ class Findable:
     name: str
     description: str
     parameters_json: bytes
+    system: str = ""
 
     @property
     def meaning_text(self) -> str:
@@ -55,28 +61,31 @@ class Findable:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A request: as a whole, and step by step where it has several."""
+    """A request: as a whole, and need by need where it has several."""
 
     texts: tuple[str, ...]
-    """The whole, then its steps."""
+    """The whole, then its needs."""
     vectors: Vectors | None
     """One row per text; None where meaning cannot be compared."""
 
 
+@dataclass(frozen=True, slots=True)
+class Meanings:
+    """Vectors of skills and of their systems, one row per skill; zeros where a skill has no system."""
+
+    skills: Vectors
+    systems: Vectors
+
+
 class SkillIndex:
-    """The words of skills, by position."""
+    """The words of skills and of their systems, by position."""
 
     def __init__(self, skills: Sequence[Findable]) -> None:
-        counts = [Counter(skill.words()) for skill in skills]
         self._size = len(skills)
-        self._lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
-        postings: dict[str, list[tuple[int, int]]] = {}
-        for position, count in enumerate(counts):
-            for word, often in count.items():
-                postings.setdefault(word, []).append((position, often))
-        self._postings = {word: np.array(rows, dtype=np.int64).T for word, rows in postings.items()}
+        self._own = _Words([skill.words() for skill in skills])
+        self._system = _Words([words(skill.system) for skill in skills])
 
-    def search(self, query: Query, vectors: Vectors | None, shown: Shown, top_k: int) -> list[tuple[int, float]]:
+    def search(self, query: Query, meanings: Meanings | None, shown: Shown, top_k: int) -> list[tuple[int, float]]:
         """Give (position, score 0..1) of the best of the skills that are shown, best first.
 
         Without vectors of skills or query, words alone decide and only skills
@@ -84,25 +93,48 @@ class SkillIndex:
         """
         if not shown.any():
             return []
-        by_words = [self._by_words(text, shown) for text in query.texts]
-        met = np.any([scores > 0 for scores in by_words], axis=0)
-        standard = [_standard(scores, shown) for scores in by_words]
-        if query.vectors is not None and vectors is not None:
-            for at, row in enumerate(query.vectors):
-                standard[at] = standard[at] + MEANING_WEIGHT * _standard((vectors @ row).astype(np.float64), shown)
-            met = np.ones(self._size, dtype=np.bool_)
-        fused = standard[0]
-        if len(standard) > 1:
-            fused = fused + STEP_WEIGHT * np.max(standard[1:], axis=0)
-        fused = np.where(shown & met, fused, -np.inf)
-        best = np.argsort(-fused, kind="stable")[:top_k]
-        return [(int(at), _score(float(fused[at]))) for at in best if math.isfinite(fused[at])]
+        fits: list[Scores] = []
+        met = np.zeros(self._size, dtype=np.bool_)
+        for at, text in enumerate(query.texts):
+            asked = asked_words(text)
+            own, system = self._own.scores(asked, shown), self._system.scores(asked, shown)
+            met |= (own > 0) | (system > 0)
+            fit = _standard(own, shown) + SYSTEM_WORDS_WEIGHT * _standard(system, shown)
+            if query.vectors is not None and meanings is not None:
+                met[:] = True
+                fit += MEANING_WEIGHT * _standard(_near(meanings.skills, query.vectors[at]), shown)
+                fit += SYSTEM_MEANING_WEIGHT * _standard(_near(meanings.systems, query.vectors[at]), shown)
+            fits.append(fit)
+        allowed = np.flatnonzero(shown & met)
+        if not allowed.size:
+            return []
+        matrix = np.array(fits)[:, allowed]
+        least = 1.0
+        found: list[tuple[int, float]] = []
+        for chosen in _each_need_served(matrix, top_k):
+            # A need's best may fit the whole less than what follows: scores never rise down the list.
+            least = min(least, _score(float(matrix[:, chosen].max())))
+            found.append((int(allowed[chosen]), least))
+        return found
 
-    def _by_words(self, text: str, shown: Shown) -> Scores:
+
+class _Words:
+    """BM25 over one text per skill."""
+
+    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+        self._size = len(texts)
+        self._lengths = np.array([len(text) for text in texts], dtype=np.float64)
+        postings: dict[str, list[tuple[int, int]]] = {}
+        for position, text in enumerate(texts):
+            for word, often in Counter(text).items():
+                postings.setdefault(word, []).append((position, often))
+        self._postings = {word: np.array(rows, dtype=np.int64).T for word, rows in postings.items()}
+
+    def scores(self, asked: Sequence[str], shown: Shown) -> Scores:
         count = int(shown.sum())
         average = max(float(self._lengths[shown].mean()), 1.0)
         scores: Scores = np.zeros(self._size, dtype=np.float64)
-        for word in set(words(text)):
+        for word in asked:
             rows = self._postings.get(word)
             if rows is None:
                 continue
@@ -112,6 +144,32 @@ class SkillIndex:
             length = 1 - B + B * self._lengths[positions] / average
             scores[positions] += rarity * often * (K1 + 1) / (often + K1 * length)
         return scores
+
+
+def _each_need_served(fits: Scores, top_k: int) -> list[int]:
+    """Give columns, best first: by the whole (row 0) and by the needs (other rows) that no earlier one serves."""
+    whole = fits[0]
+    if len(fits) == 1:
+        return [int(at) for at in np.argsort(-whole, kind="stable")[:top_k]]
+    pool = max(_CANDIDATES, top_k)
+    firsts = [np.argsort(-row, kind="stable")[:pool] for row in fits]
+    candidates = np.unique(np.concatenate(firsts))
+    serves = np.exp((fits[:, candidates] - fits.max(axis=1, keepdims=True)) / NEED_WIDTH)
+    unserved = np.full(len(fits) - 1, NEEDS_WEIGHT / (len(fits) - 1))
+    gain = (1 - NEEDS_WEIGHT) * serves[0]
+    chosen: list[int] = []
+    for _ in range(min(top_k, len(candidates))):
+        # The first is the whole's best: what a request implies never comes before what it says.
+        value = gain + unserved @ serves[1:] if chosen else serves[0].copy()
+        value[chosen] = -np.inf
+        best = int(value.argmax())
+        chosen.append(best)
+        unserved = unserved * (1 - serves[1:, best])
+    return [int(candidates[at]) for at in chosen]
+
+
+def _near(vectors: Vectors, row: NDArray[np.float32]) -> Scores:
+    return np.asarray(vectors @ row, dtype=np.float64)
 
 
 def _standard(scores: Scores, shown: Shown) -> Scores:

@@ -18,7 +18,7 @@ _ENUM_VALUES_MAX: Final = 20
 _DEPTH_MAX: Final = 3
 _SPACELESS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 _RUN: Final = re.compile(rf"[{_SPACELESS}]+|[^\W_{_SPACELESS}]+")
-_IS_SPACELESS: Final = re.compile(rf"[{_SPACELESS}]")
+SPACELESS: Final = re.compile(rf"[{_SPACELESS}]")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINTS: Final = re.compile(r"[._\-/]+")
 _STOP_TEXT: Final = (
@@ -28,29 +28,24 @@ _STOP_TEXT: Final = (
 )
 _STOP_WORDS: Final = frozenset(_STOP_TEXT.split())
 _STEMMER: Final = Stemmer.Stemmer("english")
-_CLAUSE_END: Final = re.compile(
-    r"(?<=[.!?;])\s+|[。!?;\n]+|,?\s+\b(?:and then|then|and also|finally)\b\s*,?|[,,]\s*(?:并且?|然后|再|最后|同时)"
-)
-_CLAUSE_CHARS_MIN: Final = 8
-CLAUSES_MAX: Final = 8
+_ASKING_TEXT: Final = "able give hello help hi know let like need please show sure tell thank thanks want"
+_ASKING: Final = frozenset(_STEMMER.stemWords(_ASKING_TEXT.split()))
 
 
 def words(text: str) -> list[str]:
     """Give the words of a text in order, each as often as it is there."""
     found: list[str] = []
     for run in _RUN.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text[:TEXT_CHARS_MAX]))):
-        if _IS_SPACELESS.match(run):
+        if SPACELESS.match(run):
             found += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
         elif (word := run.casefold()) not in _STOP_WORDS:
             found.append(_STEMMER.stemWord(word))
     return found
 
 
-def clauses(query: str) -> list[str]:
-    """Give the steps of a request that has several, at most CLAUSES_MAX; none when it has one."""
-    parts = [part.strip() for part in _CLAUSE_END.split(query[:TEXT_CHARS_MAX]) if part and part.strip()]
-    parts = [part for part in parts if len(part) >= _CLAUSE_CHARS_MIN or _IS_SPACELESS.search(part)]
-    return parts[:CLAUSES_MAX] if len(parts) > 1 else []
+def asked_words(request: str) -> list[str]:
+    """Give the words of a request, each once, without those that only ask."""
+    return [word for word in dict.fromkeys(words(request)) if word not in _ASKING]
 
 
 def spoken(name: str) -> str:
