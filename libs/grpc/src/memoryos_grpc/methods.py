@@ -101,9 +101,9 @@ METHOD_RULES: Final[dict[str, MethodRule]] = {
     # Never retried below its caller: only the holder of the request_id knows what it asks (I5).
     "/memoryos.toolgateway.v1.ToolGateway/CallSkill": MethodRule(_WORK),
     "/memoryos.toolgateway.v1.ToolGateway/SearchSkills": MethodRule(_WORK, safe=True),
-    "/memoryos.toolgateway.v1.ToolGateway/GetCall": MethodRule(_WORK | {"auditor"}, safe=True),
+    "/memoryos.toolgateway.v1.ToolGateway/GetCall": MethodRule(_WORK | {"auditor", "operator"}, safe=True),
     "/memoryos.toolgateway.v1.ToolGateway/ListCalls": MethodRule(_WORK | {"auditor", "operator"}, safe=True),
-    "/memoryos.toolgateway.v1.ToolGateway/WatchCall": MethodRule(_WORK | {"auditor"}, safe=True),
+    "/memoryos.toolgateway.v1.ToolGateway/WatchCall": MethodRule(_WORK | {"auditor", "operator"}, safe=True),
     "/memoryos.toolgateway.v1.ToolGateway/CancelCall": MethodRule(_WORK, safe=True),
     "/memoryos.toolgateway.v1.ToolGateway/ReconcileCall": MethodRule(_WORK | {"operator", "tenant-admin"}, safe=True),
     "/memoryos.harness.v1.Sessions/CreateSession": MethodRule(_WORK, safe=True),

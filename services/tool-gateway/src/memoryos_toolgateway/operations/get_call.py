@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from memoryos_core.scope import Scope
 
 from memoryos_toolgateway.domain.calls import Call
 from memoryos_toolgateway.errors import CallNotFound
 from memoryos_toolgateway.ports import Journal
 
+SEES_ALL: Final = frozenset({"auditor", "operator"})
+"""Roles that see every call of their tenant, without contents."""
+
 
 async def get_call(journal: Journal, scope: Scope, call_id: str) -> Call:
     """Give the call, or raise CallNotFound.
 
     Its user sees it whole, and so do the agent that made it and those above in
-    its chain. An auditor of the tenant sees it without contents. For everybody
+    its chain. Auditors and operators of the tenant see it without contents. For everybody
     else it is not there.
     """
     call = await journal.get(scope, call_id, with_contents=True)
@@ -21,7 +26,7 @@ async def get_call(journal: Journal, scope: Scope, call_id: str) -> Call:
         raise CallNotFound
     if call.concerns(scope):
         return call
-    if "auditor" not in scope.roles:
+    if scope.roles.isdisjoint(SEES_ALL):
         raise CallNotFound
     return call.without_contents()
 
