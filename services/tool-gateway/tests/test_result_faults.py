@@ -112,38 +112,39 @@ async def test_hostile_strings_are_texts(bench: Bench):
     assert len(json.loads(whole)) == len(strings)
 
 
-async def test_everything_of_a_person_goes_and_nothing_of_another(bench: Bench, shared_key_ring: PostgresKeyRing):
+async def test_everything_of_a_person_goes_and_nothing_of_another(lone_bench: Bench, key_ring: PostgresKeyRing):
+    """Nobody else is in the database: gateways of other tests would send its notices."""
     ready(
-        bench, "say",
+        lone_bench, "say",
         Obligations(notices=(Notice("team", "t"),), output_limit_bytes=100, rates=(RateLimit("k", 9, 60, 1),)),
     )  # fmt: skip
-    bench.upstream.says = b'{"t":"' + b"x" * 500 + b'"}'
+    lone_bench.upstream.says = b'{"t":"' + b"x" * 500 + b'"}'
     for user in ("u42", "u7"):
-        scope = scope_of(bench.tenant, user=user)
-        await bench.call("do", "r1", name="a", scope=scope)
-        write_skills(bench.folder, skill_document("lost", "drop", attempts=1))
-        bench.policy.rules["lost"] = allow
-        bench.policy.obligations["lost"] = Obligations(notices=(Notice("team", "t"),))
+        scope = scope_of(lone_bench.tenant, user=user)
+        await lone_bench.call("do", "r1", name="a", scope=scope)
+        write_skills(lone_bench.folder, skill_document("lost", "drop", attempts=1))
+        lone_bench.policy.rules["lost"] = allow
+        lone_bench.policy.obligations["lost"] = Obligations(notices=(Notice("team", "t"),))
         for number in range(2):
-            doubt = await bench.call("lost", f"l{number}", name="a", scope=scope)
-        await bench.rows("UPDATE toolgateway.calls SET settle_time = clock_timestamp() RETURNING id")
-        await bench.book.settle(scope, doubt, Finding(happened=True, by_user="boss", comment="seen"))
+            doubt = await lone_bench.call("lost", f"l{number}", name="a", scope=scope)
+        await lone_bench.rows("UPDATE toolgateway.calls SET settle_time = clock_timestamp() RETURNING id")
+        await lone_bench.book.settle(scope, doubt, Finding(happened=True, by_user="boss", comment="seen"))
 
     async def left() -> dict[str, int]:
         counts = {}
-        for table in holdings_of(shared_key_ring).of_user:
-            (row,) = await bench.rows(f"SELECT count(*) AS n FROM {table} WHERE tenant = %s", bench.tenant)
+        for table in holdings_of(key_ring).of_user:
+            (row,) = await lone_bench.rows(f"SELECT count(*) AS n FROM {table} WHERE tenant = %s", lone_bench.tenant)
             counts[table] = row["n"]
         return counts
 
     before = await left()
     assert before["toolgateway.dispatched"] == 0
     assert all(count for table, count in before.items() if table != "toolgateway.dispatched"), before
-    for statement in holdings_of(shared_key_ring).of_user.values():
-        async with bench.database.upkeep(bench.tenant) as tx:
-            await tx.execute(statement, {"tenant": bench.tenant, "user": "u42", "limit": 1000})
+    for statement in holdings_of(key_ring).of_user.values():
+        async with lone_bench.database.upkeep(lone_bench.tenant) as tx:
+            await tx.execute(statement, {"tenant": lone_bench.tenant, "user": "u42", "limit": 1000})
     assert await left() == {table: count // 2 for table, count in before.items()}
-    async with bench.database.upkeep(bench.tenant) as tx:
-        statement = holdings_of(shared_key_ring).of_user["toolgateway.reconciliations"]
-        await tx.execute(statement, {"tenant": bench.tenant, "user": "boss", "limit": 1000})
+    async with lone_bench.database.upkeep(lone_bench.tenant) as tx:
+        statement = holdings_of(key_ring).of_user["toolgateway.reconciliations"]
+        await tx.execute(statement, {"tenant": lone_bench.tenant, "user": "boss", "limit": 1000})
     assert (await left())["toolgateway.reconciliations"] == 0, "whose word it was is a person, too"
