@@ -40,6 +40,7 @@ from evals.tool_collections import Asked, Collection, collections, rows
 DEFAULT_DATA: Final = Path("../shared/eval/data")
 BAR_SUITE: Final = 1290 / 1299
 BAR_CALLS: Final = 1744 / 1747
+"""By the schemas as they were published, which leave objects open; a skill closes what says nothing, and both are told."""
 BARS_SEARCH: Final = {"bfcl_tools": 0.92, "livemcp_tools": 0.48}
 BM25_SEARCH: Final = {"bfcl_tools": (0.881, 0.937), "livemcp_tools": (0.376, 0.461)}
 SLOW_S: Final = 0.5
@@ -190,8 +191,8 @@ def _calls(collection: Collection, skills: dict[str, Skill], figures: dict[str, 
         "of": len(collection.calls),
         "not": denied,
     }
-    if accepted < BAR_CALLS * len(collection.calls):
-        report.short.append(f"{collection.name}: {accepted} of {len(collection.calls)} calls accepted")
+    if as_written < BAR_CALLS * len(collection.calls):
+        report.short.append(f"{collection.name}: {as_written} of {len(collection.calls)} calls accepted as written")
 
 
 def _holds_as_written(document: dict[str, Any], arguments: dict[str, Any]) -> bool:
