@@ -112,6 +112,13 @@ async def hurry(deployment: Deployment) -> None:
         await admin.execute("UPDATE toolgateway.doubts SET due_time = clock_timestamp()")
 
 
+async def keep_up(deployment: Deployment) -> None:
+    """Start again what dies of a crash point that it was still armed with."""
+    while True:
+        await deployment.start(await deployment.bury())
+        await asyncio.sleep(0.2)
+
+
 async def ended(world: World, workers: list[Worker]) -> None:
     """Return when everybody has their answer: calls that were cut off, reviews, and what waited for them."""
     async with asyncio.timeout(SETTLED_S):
