@@ -292,12 +292,14 @@ async def test_another_users_call_is_not_there(bench: Bench):
         assert (await get_call(bench.journal, mine, call.id)).result == call.result
     for other in (
         bench.scope(user="u2"), bench.scope("other"), bench.scope(chain=("inner",)),
-        bench.scope(user="u2", roles=("user",)), bench.scope("other", roles=("auditor",)),
+        bench.scope(user="u2", roles=("user",)), bench.scope(user="u2", roles=("tenant-admin",)),
+        bench.scope("other", roles=("auditor",)), bench.scope("other", roles=("operator",)),
     ):  # fmt: skip
         with pytest.raises(CallNotFound):
             await get_call(bench.journal, other, call.id)
-    seen = await get_call(bench.journal, bench.scope(user="aud", roles=("auditor",)), call.id)
-    assert (seen.state, seen.arguments, seen.result) == ("SUCCEEDED", b"", b"")
+    for role in ("auditor", "operator"):
+        seen = await get_call(bench.journal, bench.scope(user="aud", roles=(role,)), call.id)
+        assert (seen.state, seen.arguments, seen.result) == ("SUCCEEDED", b"", b"")
 
 
 async def test_row_level_security_stands_behind_the_queries(bench: Bench):

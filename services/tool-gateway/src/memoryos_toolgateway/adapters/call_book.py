@@ -15,11 +15,10 @@ from memoryos_telemetry import current_traceparent
 from memoryos_toolgateway.adapters import journal_audit
 from memoryos_toolgateway.adapters.journal_rows import QUERIES, CallRows, place
 from memoryos_toolgateway.domain import messages
-from memoryos_toolgateway.domain.calls import Call, CallState
+from memoryos_toolgateway.domain.calls import SETTLES_ALL, Call, CallState
 from memoryos_toolgateway.domain.skill import EffectClass
 from memoryos_toolgateway.ports import CallFilter, Finding
 
-_ALL_OF_TENANT: Final = frozenset({"auditor", "operator", "tenant-admin"})
 _RECONCILED: Final = b'{"reconciled":true}'
 _CANCELLED: Final = {"error_code": messages.CANCELLED_CODE, "agent_message": messages.CANCELLED}
 
@@ -38,7 +37,7 @@ class PostgresCallBook:
             "tenant": scope.tenant,
             "user": scope.user,
             "chain": list(scope.chain),
-            "any_user": not scope.roles.isdisjoint(_ALL_OF_TENANT),
+            "any_user": not scope.roles.isdisjoint(SETTLES_ALL),
             "state": wanted.state or "",
             "skill": wanted.skill,
             "session_id": wanted.session_id,

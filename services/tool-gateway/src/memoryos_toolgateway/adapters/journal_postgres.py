@@ -22,7 +22,7 @@ from memoryos_postgres.session_facts import Fact, note
 
 from memoryos_toolgateway.adapters import journal_audit
 from memoryos_toolgateway.adapters.journal_rows import QUERIES, CallRows, ask_notices, new_row, place, verdict_params
-from memoryos_toolgateway.domain.calls import Call, CallState, NewCall, Outcome
+from memoryos_toolgateway.domain.calls import SETTLES_ALL, Call, CallState, NewCall, Outcome
 from memoryos_toolgateway.domain.decisions import Verdict
 from memoryos_toolgateway.domain.obligations import RateLimit
 from memoryos_toolgateway.errors import EpochFenced
@@ -87,7 +87,7 @@ class PostgresJournal:
 
     async def get(self, scope: Scope, call_id: str, *, with_contents: bool) -> Call | None:
         """Give a call of the scope's tenant, or None; see ports.Journal."""
-        any_user = not scope.roles.isdisjoint({"auditor", "operator", "tenant-admin"})
+        any_user = not scope.roles.isdisjoint(SETTLES_ALL)
         params = {"tenant": scope.tenant, "id": call_id, "user": scope.user, "any_user": any_user}
         async with self._database.scoped(scope) as tx:
             row = await tx.fetch_one(QUERIES["get_call"], params)

@@ -31,6 +31,12 @@ DISPATCHES_MAX: Final = 3
 """How often a call whose outcome is unknown is sent again when it is asked for again, if its class permits."""
 
 
+SEES_ALL: Final = frozenset({"auditor", "operator"})
+"""Roles to which every call of their tenant is told, without contents."""
+SETTLES_ALL: Final = SEES_ALL | {"tenant-admin"}
+"""Roles that find every call of their tenant, to list or to settle it."""
+
+
 class CallState(StrEnum):
     """Where a call stands."""
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from memoryos_core.scope import Scope
 
-from memoryos_toolgateway.domain.calls import Call
+from memoryos_toolgateway.domain.calls import SEES_ALL, Call
 from memoryos_toolgateway.errors import CallNotFound
 from memoryos_toolgateway.ports import Journal
-
-SEES_ALL: Final = frozenset({"auditor", "operator"})
-"""Roles that see every call of their tenant, without contents."""
 
 
 async def get_call(journal: Journal, scope: Scope, call_id: str) -> Call:
     """Give the call, or raise CallNotFound.
 
     Its user sees it whole, and so do the agent that made it and those above in
-    its chain. Auditors and operators of the tenant see it without contents. For everybody
-    else it is not there.
+    its chain. Auditors and operators of the tenant see it without contents. For
+    everybody else it is not there.
     """
     call = await journal.get(scope, call_id, with_contents=True)
     if call is None:
