@@ -89,6 +89,11 @@ class World:
                 await asyncio.sleep(_PAUSE_S)
 
     @property
+    def waiting(self) -> list[Asked]:
+        """Calls that wait for a person, or for who goes on after one has spoken."""
+        return [asked for asked in self.asked if asked.state is CallState.PARKED]
+
+    @property
     def gateway(self) -> Any:
         """One of the gateways, drawn anew for every attempt."""
         return self.rng.choice(self.deployment.gateways)
@@ -179,11 +184,6 @@ class Worker:
             await asyncio.gather(self._world.settle(asked), self._world.settle(other))
         if (await self._world.settle(asked)).state == pb.CALL_STATE_PARKED:
             self._parked.append(asked)
-
-    async def finish(self) -> None:
-        """Resume what still waits, once nothing is killed any more."""
-        while self._parked:
-            await self.resume()
 
     async def cancel(self) -> None:
         """Withdraw a call that may wait, whether or not somebody approves it at this instant."""

@@ -74,7 +74,7 @@ async def test_rounds_of_kills_while_skills_are_called(tmp_path: Path, acting_ki
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
         await deployment.start(await deployment.bury())
-        await ended(world, workers)
+        await ended(world)
         for task in people:
             task.cancel()
         assert await settled(deployment, books) == {}
@@ -119,15 +119,20 @@ async def keep_up(deployment: Deployment) -> None:
         await asyncio.sleep(0.2)
 
 
-async def ended(world: World, workers: list[Worker]) -> None:
+async def ended(world: World) -> None:
     """Return when everybody has their answer: calls that were cut off, reviews, and what waited for them."""
     async with asyncio.timeout(SETTLED_S):
         for asked in world.asked:
             if asked.state is None or MOVES[asked.state]:
                 await world.settle(asked)
         await world.to_review.join()
-        for worker in workers:
-            await worker.finish()
+        for asked in world.waiting:  # whose caller was stopped before it could hand them to a reviewer
+            if not asked.verdict:
+                world.to_review.put_nowait(asked)
+        await world.to_review.join()
+        while waiting := world.waiting:
+            for asked in waiting:
+                await world.settle(asked)
         await world.doubtful.join()
 
 
