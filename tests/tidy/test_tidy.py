@@ -40,8 +40,10 @@ PROTO_MODULES = [
     "memoryos.policy.v1.policy_pb2",
     "memoryos.policy.v1.reviews_pb2",
     "memoryos.toolgateway.v1.tool_gateway_pb2",
+    "memoryos.harness.v1.agents_pb2",
     "memoryos.harness.v1.sessions_pb2",
     "memoryos.harness.v1.tasks_pb2",
+    "memoryos.harness.v1.tokens_pb2",
 ]
 
 

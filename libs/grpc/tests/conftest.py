@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from memoryos.erasure.v1 import erasure_pb2_grpc  # noqa: F401  registers its service
-from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
+from memoryos.harness.v1 import tasks_pb2_grpc
 from memoryos.jobs.v1 import jobs_pb2_grpc  # noqa: F401  registers its service
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.policy.v1 import reviews_pb2_grpc
@@ -41,32 +41,21 @@ class ScriptedMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
         return await self.behaviour(request, context) or empty
 
 
+async def _nothing(servicer: Any, request: Any, context: Any, empty: Any) -> Any:
+    return empty
+
+
+@completed("memoryos.harness.v1.Tasks", _nothing)
 class ScriptedTasks(tasks_pb2_grpc.TasksServicer):
-    """Tasks whose stream does what a test puts into `stream`."""
+    """Tasks whose stream does what a test puts into `stream`; all else answers with nothing."""
 
     def __init__(self) -> None:
         self.stream: Callable[..., Any] | None = None
-
-    async def SubmitTask(self, request: Any, context: Any) -> Any:
-        return tasks_pb2.SubmitTaskResponse()
-
-    async def GetTask(self, request: Any, context: Any) -> Any:
-        return tasks_pb2.GetTaskResponse()
 
     async def WatchTask(self, request: Any, context: Any) -> AsyncIterator[Any]:
         if self.stream is not None:
             async for event in self.stream(request, context):
                 yield event
-
-    async def CancelTask(self, request: Any, context: Any) -> Any:
-        return tasks_pb2.CancelTaskResponse()
-
-    async def ListSteps(self, request: Any, context: Any) -> Any:
-        return tasks_pb2.ListStepsResponse()
-
-
-async def _nothing(servicer: Any, request: Any, context: Any, empty: Any) -> Any:
-    return empty
 
 
 @completed("memoryos.policy.v1.Reviews", _nothing)

@@ -83,6 +83,7 @@ def test_what_may_be_retried_only_reads_or_names_itself():
         "/memoryos.jobs.v1.Jobs/CancelJob",  # a job is cancelled once
         "/memoryos.toolgateway.v1.ToolGateway/CancelCall",  # so is a call
         "/memoryos.toolgateway.v1.ToolGateway/ReconcileCall",  # and it ends once
+        "/memoryos.harness.v1.Tokens/ExchangeToken",  # two tokens give no more rights than one
     }
     reading = (
         "Get",

@@ -161,7 +161,7 @@ def test_an_agent_keeps_its_version_through_json_and_changes_it_with_every_field
     [
         {"name": "A b"},
         {"instructions": ""},
-        {"strategy": "plan_execute"},
+        {"strategy": "improvise"},
         {"skills": ["a", "a"]},
         {"unknown": 1},
         {"limits": {"steps": 0}},

@@ -110,9 +110,25 @@ METHOD_RULES: Final[dict[str, MethodRule]] = {
     "/memoryos.harness.v1.Sessions/GetSession": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Sessions/AppendMessages": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Sessions/ListMessages": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Sessions/ListSessions": MethodRule(_WORK | {"operator", "auditor"}, safe=True),
+    "/memoryos.harness.v1.Sessions/SearchMessages": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Tasks/SubmitTask": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Tasks/GetTask": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Tasks/WatchTask": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Tasks/CancelTask": MethodRule(_WORK, safe=True),
     "/memoryos.harness.v1.Tasks/ListSteps": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/ListTasks": MethodRule(_WORK | {"operator", "auditor"}, safe=True),
+    # What lets a task go on is a person's word, never that of an agent.
+    "/memoryos.harness.v1.Tasks/PauseTask": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tasks/ResumeTask": MethodRule(frozenset({"user"}), safe=True),
+    "/memoryos.harness.v1.Tasks/RetryTask": MethodRule(frozenset({"user"}), safe=True),
+    "/memoryos.harness.v1.Agents/ListAgents": MethodRule(_WORK | {"operator", "auditor"}, safe=True),
+    "/memoryos.harness.v1.Agents/GetAgent": MethodRule(_WORK | {"operator", "auditor"}, safe=True),
+    "/memoryos.harness.v1.Tokens/ExchangeToken": MethodRule(_WORK, safe=True),
+    "/memoryos.harness.v1.Tokens/GetKeys": MethodRule(_WORK | {"operator", "auditor"}, safe=True),
+    "/memoryos.harness.v1.Tokens/RevokeAccess": MethodRule(frozenset({"tenant-admin"}), safe=True),
+    "/memoryos.harness.v1.Tokens/RestoreAccess": MethodRule(frozenset({"tenant-admin"}), safe=True),
+    "/memoryos.harness.v1.Tokens/ListRevocations": MethodRule(
+        frozenset({"tenant-admin", "operator", "auditor"}), safe=True
+    ),
 }

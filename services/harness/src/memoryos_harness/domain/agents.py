@@ -56,6 +56,38 @@ class Limits(_Strict):
     seconds: int = Field(default=900, ge=1, le=86_400, description="Time from submission, waits for reviews aside.")
     calls: int = Field(default=20, ge=0, le=500, description="Tool calls.")
     attempts: int = Field(default=6, ge=1, le=20, description="Attempts in a row that finish no step.")
+    depth: int = Field(default=2, ge=0, le=8, description="Levels of sub-agents below a submitted task.")
+    fan_out: int = Field(default=8, ge=1, le=64, description="Sub-agents that the task starts in all.")
+
+
+class Context(_Strict):
+    """What a model is shown beside the question."""
+
+    turns: int = Field(default=20, ge=0, le=100, description="Messages before the question, shown word for word.")
+    recall_sessions: bool = Field(
+        default=False, description="Also recall what was said in the user's own earlier sessions."
+    )
+    tokens: int = Field(
+        default=24_000,
+        ge=1_000,
+        le=1_000_000,
+        description="The working window: when it is full, the oldest steps go to working memory.",
+    )
+
+
+class OnFailure(_Strict):
+    """What is done, in this order, when a skill's call fails for certain; each try is a step."""
+
+    retries: int = Field(default=2, ge=0, le=10, description="Times that the same call is made again.")
+    backoff_s: float = Field(default=1.0, gt=0, le=60, description="Wait before the first of them; doubles.")
+    other_skills: tuple[Annotated[str, Field(min_length=1, max_length=128)], ...] = Field(
+        default=(), max_length=4, description="Skills that take the same arguments, asked in order."
+    )
+    then: Literal["tell", "hand_off", "fail"] = Field(
+        default="tell",
+        description="tell: the model is told, and may try other arguments; hand_off: the task rests until a person "
+        "takes over; fail: the task is dead.",
+    )
 
 
 class Agent(_Strict):
@@ -67,12 +99,32 @@ class Agent(_Strict):
         default=DEFAULT_MODEL, description="Model at the chat endpoint; default: the one that the configuration names."
     )
     instructions: str = Field(min_length=1, max_length=32_768, description="What the model is told first.")
-    strategy: Literal["react"] = Field(default="react", description="How it goes about its work.")
+    fallback_models: tuple[ModelName, ...] = Field(
+        default=(), max_length=4, description="Models asked in order when the one before them does not answer."
+    )
+    strategy: Literal["react", "plan_execute"] = Field(
+        default="react",
+        description="react: one step after the other; plan_execute: a plan with expected results, compared and "
+        "revised as results come.",
+    )
+    revisions: int = Field(default=3, ge=0, le=10, description="Times that a plan is revised (plan_execute).")
     skills: tuple[Annotated[str, Field(min_length=1, max_length=128)], ...] = Field(
         default=(), max_length=SKILLS_MAX, description="Skills that it may be offered; policy may leave fewer."
     )
     memory: Memory = Field(default=Memory(), description="Places in memory.")
     limits: Limits = Field(default=Limits(), description="What it may use up.")
+    agents: tuple[Name, ...] = Field(default=(), max_length=16, description="Sub-agents that it may start.")
+    context: Context = Field(default=Context(), description="What the model is shown beside the question.")
+    on_failure: Mapping[str, OnFailure] = Field(
+        default_factory=lambda: {"*": OnFailure()},
+        description="By skill, * for all others: what is done when a call fails.",
+    )
+    same_failures: int = Field(
+        default=3, ge=1, le=10, description="Equal failures in a row after which the task stops asking for that."
+    )
+    output_schema: Mapping[str, Any] | None = Field(
+        default=None, description="JSON Schema (2020-12) of the final answer; null: the answer is text."
+    )
 
     @field_validator("skills")
     @classmethod

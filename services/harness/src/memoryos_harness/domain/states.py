@@ -20,6 +20,9 @@ class TaskState(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     DEAD = "DEAD"
     CANCELLED = "CANCELLED"
+    PAUSED = "PAUSED"
+    RETRY = "RETRY"
+    WAITING_TASK = "WAITING_TASK"
 
 
 class StepKind(StrEnum):
@@ -28,6 +31,9 @@ class StepKind(StrEnum):
     MODEL_CALL = "MODEL_CALL"
     MEMORY_READ = "MEMORY_READ"
     TOOL_CALL = "TOOL_CALL"
+    CHILD_TASK = "CHILD_TASK"
+    PAGE_OUT = "PAGE_OUT"
+    HAND_OFF = "HAND_OFF"
 
 
 class StepState(StrEnum):
@@ -38,31 +44,37 @@ class StepState(StrEnum):
     FAILED = "FAILED"
 
 
-_STOPPING: Final = frozenset({TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLING})
+_STOPPING: Final = frozenset({TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLING, TaskState.PAUSED})
 _WORKING: Final = frozenset({TaskState.THINKING, TaskState.TOOL_CALLING, TaskState.RESPONDING})
+_WAITING: Final = frozenset({TaskState.WAITING_REVIEW, TaskState.WAITING_TASK})
 
 TRANSITIONS: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.IDLE: frozenset({TaskState.THINKING}) | _STOPPING,
     TaskState.THINKING: _WORKING | _STOPPING,
-    TaskState.TOOL_CALLING: frozenset({TaskState.TOOL_CALLING, TaskState.THINKING, TaskState.WAITING_REVIEW})
-    | _STOPPING,
+    TaskState.TOOL_CALLING: frozenset({TaskState.TOOL_CALLING, TaskState.THINKING}) | _WAITING | _STOPPING,
     TaskState.RESPONDING: frozenset({TaskState.SUCCEEDED}) | _STOPPING,
     TaskState.WAITING_REVIEW: frozenset({TaskState.TOOL_CALLING}) | _STOPPING,
-    TaskState.FAILED: _WORKING | _STOPPING,
+    TaskState.WAITING_TASK: frozenset({TaskState.TOOL_CALLING}) | _STOPPING,
+    TaskState.FAILED: frozenset({TaskState.RETRY}) | _WORKING | _STOPPING,
+    TaskState.PAUSED: frozenset({TaskState.RETRY, TaskState.DEAD, TaskState.CANCELLING}),
+    TaskState.RETRY: _WORKING | _STOPPING,
     TaskState.CANCELLING: frozenset({TaskState.CANCELLED}),
     TaskState.SUCCEEDED: frozenset(),
-    TaskState.DEAD: frozenset(),
+    TaskState.DEAD: frozenset({TaskState.RETRY}),
     TaskState.CANCELLED: frozenset(),
 }
 """Every allowed change of state. What is not here is a fault of ours."""
 
-ENDED: Final = frozenset(state for state, after in TRANSITIONS.items() if not after)
-"""Terminal states: nothing happens to the task any more."""
+ENDED: Final = frozenset({TaskState.SUCCEEDED, TaskState.DEAD, TaskState.CANCELLED})
+"""Terminal states: nothing happens to the task any more, but that a person may have a DEAD one tried again."""
 
 STATE_OF_STEP: Final[Mapping[StepKind, TaskState]] = {
     StepKind.MODEL_CALL: TaskState.THINKING,
     StepKind.MEMORY_READ: TaskState.THINKING,
     StepKind.TOOL_CALL: TaskState.TOOL_CALLING,
+    StepKind.CHILD_TASK: TaskState.TOOL_CALLING,
+    StepKind.PAGE_OUT: TaskState.THINKING,
+    StepKind.HAND_OFF: TaskState.TOOL_CALLING,
 }
 """The state that a task is in while a step of this kind runs."""
 

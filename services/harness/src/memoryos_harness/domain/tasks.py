@@ -8,6 +8,7 @@ from typing import Final
 
 from memoryos_core.canonical import JsonValue
 
+from memoryos_harness.domain.agents import Limits
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
 
 
@@ -33,6 +34,15 @@ class Task:
     create_time: datetime
     update_time: datetime
     end_time: datetime | None
+    parent_task_id: str = ""
+    depth: int = 0
+    priority: int = 0
+    agent_label: str = ""
+    token_count: int = 0
+    call_count: int = 0
+    limits: Limits | None = None
+    """What it may use up; None in lists, which hold no contents."""
+    deadline_time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +73,7 @@ class Step:
     lease_epoch: int
     create_time: datetime
     end_time: datetime | None
+    child_task_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

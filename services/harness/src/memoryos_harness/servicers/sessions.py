@@ -6,6 +6,7 @@ from typing import Final
 
 import grpc
 from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc
+from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc import scope
 
 from memoryos_harness.domain.sessions import MessageDraft
@@ -72,3 +73,15 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServicer):
         return sessions_pb2.ListMessagesResponse(
             messages=[message_message(message) for message in found], next_page_token=token
         )
+
+    async def ListSessions(
+        self, request: sessions_pb2.ListSessionsRequest, context: grpc.aio.ServicerContext
+    ) -> sessions_pb2.ListSessionsResponse:
+        """Not served yet."""
+        raise DependencyUnavailable(metadata={"rpc": "ListSessions"})
+
+    async def SearchMessages(
+        self, request: sessions_pb2.SearchMessagesRequest, context: grpc.aio.ServicerContext
+    ) -> sessions_pb2.SearchMessagesResponse:
+        """Not served yet."""
+        raise DependencyUnavailable(metadata={"rpc": "SearchMessages"})

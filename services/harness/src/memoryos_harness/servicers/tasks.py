@@ -8,6 +8,7 @@ from typing import Final
 
 import grpc
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
+from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc import caller, scope
 
 from memoryos_harness.operations.cancel_task import cancel_task
@@ -79,3 +80,27 @@ class TasksServicer(tasks_pb2_grpc.TasksServicer):
         )
         token = await self._pages.token(who, request.task_id, found[-1].sequence) if more else ""
         return tasks_pb2.ListStepsResponse(steps=[step_message(step) for step in found], next_page_token=token)
+
+    async def ListTasks(
+        self, request: tasks_pb2.ListTasksRequest, context: grpc.aio.ServicerContext
+    ) -> tasks_pb2.ListTasksResponse:
+        """Not served yet."""
+        raise DependencyUnavailable(metadata={"rpc": "ListTasks"})
+
+    async def PauseTask(
+        self, request: tasks_pb2.PauseTaskRequest, context: grpc.aio.ServicerContext
+    ) -> tasks_pb2.PauseTaskResponse:
+        """Not served yet."""
+        raise DependencyUnavailable(metadata={"rpc": "PauseTask"})
+
+    async def ResumeTask(
+        self, request: tasks_pb2.ResumeTaskRequest, context: grpc.aio.ServicerContext
+    ) -> tasks_pb2.ResumeTaskResponse:
+        """Not served yet."""
+        raise DependencyUnavailable(metadata={"rpc": "ResumeTask"})
+
+    async def RetryTask(
+        self, request: tasks_pb2.RetryTaskRequest, context: grpc.aio.ServicerContext
+    ) -> tasks_pb2.RetryTaskResponse:
+        """Not served yet."""
+        raise DependencyUnavailable(metadata={"rpc": "RetryTask"})

@@ -55,6 +55,16 @@ class SessionsStub:
                 request_serializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListMessagesRequest.SerializeToString,
                 response_deserializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListMessagesResponse.FromString,
                 _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/memoryos.harness.v1.Sessions/ListSessions',
+                request_serializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
+        self.SearchMessages = channel.unary_unary(
+                '/memoryos.harness.v1.Sessions/SearchMessages',
+                request_serializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.SearchMessagesRequest.SerializeToString,
+                response_deserializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.SearchMessagesResponse.FromString,
+                _registered_method=True)
 
 
 class SessionsServicer:
@@ -89,6 +99,20 @@ class SessionsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSessions(self, request, context):
+        """Lists sessions, last active first, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SearchMessages(self, request, context):
+        """Finds what was said in the caller's own sessions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SessionsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +135,16 @@ def add_SessionsServicer_to_server(servicer, server):
                     servicer.ListMessages,
                     request_deserializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListMessagesRequest.FromString,
                     response_serializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListMessagesResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListSessionsRequest.FromString,
+                    response_serializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'SearchMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchMessages,
+                    request_deserializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.SearchMessagesRequest.FromString,
+                    response_serializer=memoryos_dot_harness_dot_v1_dot_sessions__pb2.SearchMessagesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +256,60 @@ class Sessions:
             '/memoryos.harness.v1.Sessions/ListMessages',
             memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListMessagesRequest.SerializeToString,
             memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.harness.v1.Sessions/ListSessions',
+            memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListSessionsRequest.SerializeToString,
+            memoryos_dot_harness_dot_v1_dot_sessions__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.harness.v1.Sessions/SearchMessages',
+            memoryos_dot_harness_dot_v1_dot_sessions__pb2.SearchMessagesRequest.SerializeToString,
+            memoryos_dot_harness_dot_v1_dot_sessions__pb2.SearchMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,10 @@ class SessionsStub:
     """Adds messages at the end of a session."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListMessagesRequest, _sessions_pb2.ListMessagesResponse]
     """Lists the messages of a session, oldest first, in pages."""
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListSessionsRequest, _sessions_pb2.ListSessionsResponse]
+    """Lists sessions, last active first, in pages."""
+    SearchMessages: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.SearchMessagesRequest, _sessions_pb2.SearchMessagesResponse]
+    """Finds what was said in the caller's own sessions."""
 
 @_typing.type_check_only
 class SessionsAsyncStub(SessionsStub):
@@ -55,6 +59,10 @@ class SessionsAsyncStub(SessionsStub):
     """Adds messages at the end of a session."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListMessagesRequest, _sessions_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """Lists the messages of a session, oldest first, in pages."""
+    ListSessions: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListSessionsRequest, _sessions_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    """Lists sessions, last active first, in pages."""
+    SearchMessages: _aio.UnaryUnaryMultiCallable[_sessions_pb2.SearchMessagesRequest, _sessions_pb2.SearchMessagesResponse]  # type: ignore[assignment]
+    """Finds what was said in the caller's own sessions."""
 
 class SessionsServicer(metaclass=_abc_1.ABCMeta):
     """Conversations between a user and agents."""
@@ -90,5 +98,21 @@ class SessionsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.ListMessagesResponse, _abc.Awaitable[_sessions_pb2.ListMessagesResponse]]:
         """Lists the messages of a session, oldest first, in pages."""
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _sessions_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.ListSessionsResponse, _abc.Awaitable[_sessions_pb2.ListSessionsResponse]]:
+        """Lists sessions, last active first, in pages."""
+
+    @_abc_1.abstractmethod
+    def SearchMessages(
+        self,
+        request: _sessions_pb2.SearchMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.SearchMessagesResponse, _abc.Awaitable[_sessions_pb2.SearchMessagesResponse]]:
+        """Finds what was said in the caller's own sessions."""
 
 def add_SessionsServicer_to_server(servicer: SessionsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -46,9 +46,15 @@ class _TaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskState.V
     TASK_STATE_FAILED: _TaskState.ValueType  # 8
     """An attempt failed; it is tried again until the attempt cap."""
     TASK_STATE_DEAD: _TaskState.ValueType  # 9
-    """The attempt cap or a limit was reached."""
+    """The attempt cap or a limit was reached; RetryTask makes it runnable again."""
     TASK_STATE_CANCELLED: _TaskState.ValueType  # 10
     """Stopped on request."""
+    TASK_STATE_PAUSED: _TaskState.ValueType  # 11
+    """Rests until a person resumes it."""
+    TASK_STATE_RETRY: _TaskState.ValueType  # 12
+    """About to go on after a failure, a pause or a retry."""
+    TASK_STATE_WAITING_TASK: _TaskState.ValueType  # 13
+    """A child task runs."""
 
 class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper):
     """Where a task stands."""
@@ -72,9 +78,15 @@ TASK_STATE_SUCCEEDED: TaskState.ValueType  # 7
 TASK_STATE_FAILED: TaskState.ValueType  # 8
 """An attempt failed; it is tried again until the attempt cap."""
 TASK_STATE_DEAD: TaskState.ValueType  # 9
-"""The attempt cap or a limit was reached."""
+"""The attempt cap or a limit was reached; RetryTask makes it runnable again."""
 TASK_STATE_CANCELLED: TaskState.ValueType  # 10
 """Stopped on request."""
+TASK_STATE_PAUSED: TaskState.ValueType  # 11
+"""Rests until a person resumes it."""
+TASK_STATE_RETRY: TaskState.ValueType  # 12
+"""About to go on after a failure, a pause or a retry."""
+TASK_STATE_WAITING_TASK: TaskState.ValueType  # 13
+"""A child task runs."""
 Global___TaskState: _TypeAlias = TaskState  # noqa: Y015
 
 class _StepKind:
@@ -91,6 +103,12 @@ class _StepKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StepKind.Val
     """Memory was recalled for the model."""
     STEP_KIND_TOOL_CALL: _StepKind.ValueType  # 3
     """A skill was called."""
+    STEP_KIND_CHILD_TASK: _StepKind.ValueType  # 4
+    """A sub-agent worked as a task of its own."""
+    STEP_KIND_PAGE_OUT: _StepKind.ValueType  # 5
+    """The oldest part of the conversation went to working memory."""
+    STEP_KIND_HAND_OFF: _StepKind.ValueType  # 6
+    """A person was asked to take over."""
 
 class StepKind(_StepKind, metaclass=_StepKindEnumTypeWrapper):
     """What a step does."""
@@ -103,6 +121,12 @@ STEP_KIND_MEMORY_READ: StepKind.ValueType  # 2
 """Memory was recalled for the model."""
 STEP_KIND_TOOL_CALL: StepKind.ValueType  # 3
 """A skill was called."""
+STEP_KIND_CHILD_TASK: StepKind.ValueType  # 4
+"""A sub-agent worked as a task of its own."""
+STEP_KIND_PAGE_OUT: StepKind.ValueType  # 5
+"""The oldest part of the conversation went to working memory."""
+STEP_KIND_HAND_OFF: StepKind.ValueType  # 6
+"""A person was asked to take over."""
 Global___StepKind: _TypeAlias = StepKind  # noqa: Y015
 
 class _StepState:
@@ -134,6 +158,40 @@ STEP_STATE_FAILED: StepState.ValueType  # 3
 Global___StepState: _TypeAlias = StepState  # noqa: Y015
 
 @_typing.final
+class TaskLimits(_message.Message):
+    """What a task may use up; 0: as the agent's file says. Never more than that."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    steps: _builtins.int
+    """Journaled steps."""
+    tokens: _builtins.int
+    """Tokens in and out of the model."""
+    calls: _builtins.int
+    """Tool calls."""
+    seconds: _builtins.int
+    """Time from submission, waits for people aside."""
+    def __init__(
+        self,
+        *,
+        steps: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+        calls: _builtins.int = ...,
+        seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "seconds", b"seconds", "steps", b"steps", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskLimits: _TypeAlias = TaskLimits  # noqa: Y015
+
+@_typing.final
 class Task(_message.Message):
     """One durable run of an agent."""
 
@@ -156,6 +214,14 @@ class Task(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
+    PARENT_TASK_ID_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    CALL_COUNT_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    DEADLINE_TIME_FIELD_NUMBER: _builtins.int
+    AGENT_LABEL_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name: task_ and a ULID."""
     agent: _builtins.str
@@ -182,6 +248,18 @@ class Task(_message.Message):
     """Steps journaled so far."""
     trace_id: _builtins.str
     """Trace of the task, hex."""
+    parent_task_id: _builtins.str
+    """Task whose agent started it; empty for one that was submitted."""
+    depth: _builtins.int
+    """Parents above it."""
+    priority: _builtins.int
+    """Sooner when higher."""
+    token_count: _builtins.int
+    """Tokens used so far."""
+    call_count: _builtins.int
+    """Tool calls made so far."""
+    agent_label: _builtins.str
+    """Release label of the agent's version; empty for the file that has none."""
     @_builtins.property
     def actor(self) -> _common_pb2.Actor:
         """For whom it runs."""
@@ -197,6 +275,14 @@ class Task(_message.Message):
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """When it ended."""
+
+    @_builtins.property
+    def limits(self) -> Global___TaskLimits:
+        """What it may use up."""
+
+    @_builtins.property
+    def deadline_time(self) -> _timestamp_pb2.Timestamp:
+        """When its time is used up, waits for people aside."""
 
     def __init__(
         self,
@@ -218,10 +304,18 @@ class Task(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        parent_task_id: _builtins.str = ...,
+        depth: _builtins.int = ...,
+        priority: _builtins.int = ...,
+        token_count: _builtins.int = ...,
+        call_count: _builtins.int = ...,
+        limits: Global___TaskLimits | None = ...,
+        deadline_time: _timestamp_pb2.Timestamp | None = ...,
+        agent_label: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "create_time", b"create_time", "end_time", b"end_time", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "create_time", b"create_time", "deadline_time", b"deadline_time", "end_time", b"end_time", "limits", b"limits", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "agent", b"agent", "agent_version", b"agent_version", "attempt", b"attempt", "create_time", b"create_time", "end_time", b"end_time", "error_code", b"error_code", "error_message", b"error_message", "id", b"id", "input", b"input", "lease_epoch", b"lease_epoch", "output", b"output", "session_id", b"session_id", "state", b"state", "step_count", b"step_count", "trace_id", b"trace_id", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "agent", b"agent", "agent_label", b"agent_label", "agent_version", b"agent_version", "attempt", b"attempt", "call_count", b"call_count", "create_time", b"create_time", "deadline_time", b"deadline_time", "depth", b"depth", "end_time", b"end_time", "error_code", b"error_code", "error_message", b"error_message", "id", b"id", "input", b"input", "lease_epoch", b"lease_epoch", "limits", b"limits", "output", b"output", "parent_task_id", b"parent_task_id", "priority", b"priority", "session_id", b"session_id", "state", b"state", "step_count", b"step_count", "token_count", b"token_count", "trace_id", b"trace_id", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -247,6 +341,7 @@ class Step(_message.Message):
     LEASE_EPOCH_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
+    CHILD_TASK_ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Name: step_ and a ULID; the call id of a tool call."""
     sequence: _builtins.int
@@ -269,6 +364,8 @@ class Step(_message.Message):
     """Review of that call."""
     lease_epoch: _builtins.int
     """Lease epoch that wrote it."""
+    child_task_id: _builtins.str
+    """Task of the sub-agent, for a child task."""
     @_builtins.property
     def item_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Items recalled, for a memory read."""
@@ -298,10 +395,11 @@ class Step(_message.Message):
         lease_epoch: _builtins.int = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        child_task_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "create_time", b"create_time", "decision_id", b"decision_id", "end_time", b"end_time", "id", b"id", "input_json", b"input_json", "item_ids", b"item_ids", "kind", b"kind", "lease_epoch", b"lease_epoch", "output_json", b"output_json", "review_id", b"review_id", "sequence", b"sequence", "state", b"state", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "child_task_id", b"child_task_id", "create_time", b"create_time", "decision_id", b"decision_id", "end_time", b"end_time", "id", b"id", "input_json", b"input_json", "item_ids", b"item_ids", "kind", b"kind", "lease_epoch", b"lease_epoch", "output_json", b"output_json", "review_id", b"review_id", "sequence", b"sequence", "state", b"state", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,6 +415,8 @@ class SubmitTaskRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     INPUT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     agent: _builtins.str
     """Name of the agent file."""
     session_id: _builtins.str
@@ -325,6 +425,12 @@ class SubmitTaskRequest(_message.Message):
     """What is asked; added to the session as the user's message."""
     request_id: _builtins.str
     """Makes a retry safe."""
+    priority: _builtins.int
+    """Sooner when higher, among tasks of one tenant."""
+    @_builtins.property
+    def limits(self) -> Global___TaskLimits:
+        """Less than the agent's file allows."""
+
     def __init__(
         self,
         *,
@@ -332,10 +438,12 @@ class SubmitTaskRequest(_message.Message):
         session_id: _builtins.str = ...,
         input: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        limits: Global___TaskLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "input", b"input", "request_id", b"request_id", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "input", b"input", "limits", b"limits", "priority", b"priority", "request_id", b"request_id", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -582,3 +690,233 @@ class ListStepsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListStepsResponse: _TypeAlias = ListStepsResponse  # noqa: Y015
+
+@_typing.final
+class PauseTaskRequest(_message.Message):
+    """Request of PauseTask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the task."""
+    request_id: _builtins.str
+    """Makes a retry safe."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseTaskRequest: _TypeAlias = PauseTaskRequest  # noqa: Y015
+
+@_typing.final
+class PauseTaskResponse(_message.Message):
+    """Answer of PauseTask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___Task:
+        """The task as it stands now."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseTaskResponse: _TypeAlias = PauseTaskResponse  # noqa: Y015
+
+@_typing.final
+class ResumeTaskRequest(_message.Message):
+    """Request of ResumeTask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the task."""
+    request_id: _builtins.str
+    """Makes a retry safe."""
+    note: _builtins.str
+    """For the agent, in the person's words."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "note", b"note", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTaskRequest: _TypeAlias = ResumeTaskRequest  # noqa: Y015
+
+@_typing.final
+class ResumeTaskResponse(_message.Message):
+    """Answer of ResumeTask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___Task:
+        """The task as it stands now."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTaskResponse: _TypeAlias = ResumeTaskResponse  # noqa: Y015
+
+@_typing.final
+class RetryTaskRequest(_message.Message):
+    """Request of RetryTask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Name of the task."""
+    request_id: _builtins.str
+    """Makes a retry safe."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryTaskRequest: _TypeAlias = RetryTaskRequest  # noqa: Y015
+
+@_typing.final
+class RetryTaskResponse(_message.Message):
+    """Answer of RetryTask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___Task:
+        """The task as it stands now."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryTaskResponse: _TypeAlias = RetryTaskResponse  # noqa: Y015
+
+@_typing.final
+class ListTasksRequest(_message.Message):
+    """Request of ListTasks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATES_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    PARENT_TASK_ID_FIELD_NUMBER: _builtins.int
+    ALL_USERS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """Only tasks of this session."""
+    agent: _builtins.str
+    """Only tasks of this agent."""
+    parent_task_id: _builtins.str
+    """Only child tasks of this task."""
+    all_users: _builtins.bool
+    """Tasks of every user of the tenant, without contents; for operators and auditors."""
+    page_size: _builtins.int
+    """Tasks a page; 0: 50."""
+    page_token: _builtins.str
+    """Where the last page ended."""
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___TaskState.ValueType]:
+        """Only tasks in one of these states; none: all."""
+
+    def __init__(
+        self,
+        *,
+        states: _abc.Iterable[Global___TaskState.ValueType] | None = ...,
+        session_id: _builtins.str = ...,
+        agent: _builtins.str = ...,
+        parent_task_id: _builtins.str = ...,
+        all_users: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "all_users", b"all_users", "page_size", b"page_size", "page_token", b"page_token", "parent_task_id", b"parent_task_id", "session_id", b"session_id", "states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTasksRequest: _TypeAlias = ListTasksRequest  # noqa: Y015
+
+@_typing.final
+class ListTasksResponse(_message.Message):
+    """Answer of ListTasks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASKS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Give it back for the next page; empty at the end."""
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Task]:
+        """Tasks of this page."""
+
+    def __init__(
+        self,
+        *,
+        tasks: _abc.Iterable[Global___Task] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "tasks", b"tasks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTasksResponse: _TypeAlias = ListTasksResponse  # noqa: Y015

@@ -50,6 +50,26 @@ class TasksStub:
                 request_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.WatchTaskRequest.SerializeToString,
                 response_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.WatchTaskResponse.FromString,
                 _registered_method=True)
+        self.ListTasks = channel.unary_unary(
+                '/memoryos.harness.v1.Tasks/ListTasks',
+                request_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ListTasksRequest.SerializeToString,
+                response_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ListTasksResponse.FromString,
+                _registered_method=True)
+        self.PauseTask = channel.unary_unary(
+                '/memoryos.harness.v1.Tasks/PauseTask',
+                request_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.PauseTaskRequest.SerializeToString,
+                response_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.PauseTaskResponse.FromString,
+                _registered_method=True)
+        self.ResumeTask = channel.unary_unary(
+                '/memoryos.harness.v1.Tasks/ResumeTask',
+                request_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ResumeTaskRequest.SerializeToString,
+                response_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ResumeTaskResponse.FromString,
+                _registered_method=True)
+        self.RetryTask = channel.unary_unary(
+                '/memoryos.harness.v1.Tasks/RetryTask',
+                request_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.RetryTaskRequest.SerializeToString,
+                response_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.RetryTaskResponse.FromString,
+                _registered_method=True)
         self.CancelTask = channel.unary_unary(
                 '/memoryos.harness.v1.Tasks/CancelTask',
                 request_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.CancelTaskRequest.SerializeToString,
@@ -87,8 +107,36 @@ class TasksServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTasks(self, request, context):
+        """Lists tasks, newest first, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseTask(self, request, context):
+        """Lets a task rest after the step that is under way, until it is resumed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeTask(self, request, context):
+        """Lets a paused task go on, with a word of the person for its agent if there is one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryTask(self, request, context):
+        """Gives a DEAD or FAILED task a new count of attempts; it goes on after its last finished step.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CancelTask(self, request, context):
-        """Asks a task to stop before its next step.
+        """Asks a task to stop before its next step, and its child tasks with it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,6 +166,26 @@ def add_TasksServicer_to_server(servicer, server):
                     servicer.WatchTask,
                     request_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.WatchTaskRequest.FromString,
                     response_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.WatchTaskResponse.SerializeToString,
+            ),
+            'ListTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTasks,
+                    request_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ListTasksRequest.FromString,
+                    response_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ListTasksResponse.SerializeToString,
+            ),
+            'PauseTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseTask,
+                    request_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.PauseTaskRequest.FromString,
+                    response_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.PauseTaskResponse.SerializeToString,
+            ),
+            'ResumeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeTask,
+                    request_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ResumeTaskRequest.FromString,
+                    response_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.ResumeTaskResponse.SerializeToString,
+            ),
+            'RetryTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryTask,
+                    request_deserializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.RetryTaskRequest.FromString,
+                    response_serializer=memoryos_dot_harness_dot_v1_dot_tasks__pb2.RetryTaskResponse.SerializeToString,
             ),
             'CancelTask': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelTask,
@@ -212,6 +280,114 @@ class Tasks:
             '/memoryos.harness.v1.Tasks/WatchTask',
             memoryos_dot_harness_dot_v1_dot_tasks__pb2.WatchTaskRequest.SerializeToString,
             memoryos_dot_harness_dot_v1_dot_tasks__pb2.WatchTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.harness.v1.Tasks/ListTasks',
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.ListTasksRequest.SerializeToString,
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.ListTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.harness.v1.Tasks/PauseTask',
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.PauseTaskRequest.SerializeToString,
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.PauseTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.harness.v1.Tasks/ResumeTask',
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.ResumeTaskRequest.SerializeToString,
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.ResumeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memoryos.harness.v1.Tasks/RetryTask',
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.RetryTaskRequest.SerializeToString,
+            memoryos_dot_harness_dot_v1_dot_tasks__pb2.RetryTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,8 +39,16 @@ class TasksStub:
     """Gives one task of the caller."""
     WatchTask: _grpc.UnaryStreamMultiCallable[_tasks_pb2.WatchTaskRequest, _tasks_pb2.WatchTaskResponse]
     """Streams what happens to a task until it ends; resumable from any event."""
+    ListTasks: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.ListTasksRequest, _tasks_pb2.ListTasksResponse]
+    """Lists tasks, newest first, in pages."""
+    PauseTask: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.PauseTaskRequest, _tasks_pb2.PauseTaskResponse]
+    """Lets a task rest after the step that is under way, until it is resumed."""
+    ResumeTask: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.ResumeTaskRequest, _tasks_pb2.ResumeTaskResponse]
+    """Lets a paused task go on, with a word of the person for its agent if there is one."""
+    RetryTask: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.RetryTaskRequest, _tasks_pb2.RetryTaskResponse]
+    """Gives a DEAD or FAILED task a new count of attempts; it goes on after its last finished step."""
     CancelTask: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.CancelTaskRequest, _tasks_pb2.CancelTaskResponse]
-    """Asks a task to stop before its next step."""
+    """Asks a task to stop before its next step, and its child tasks with it."""
     ListSteps: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.ListStepsRequest, _tasks_pb2.ListStepsResponse]
     """Lists the steps of a task, in order."""
 
@@ -55,8 +63,16 @@ class TasksAsyncStub(TasksStub):
     """Gives one task of the caller."""
     WatchTask: _aio.UnaryStreamMultiCallable[_tasks_pb2.WatchTaskRequest, _tasks_pb2.WatchTaskResponse]  # type: ignore[assignment]
     """Streams what happens to a task until it ends; resumable from any event."""
+    ListTasks: _aio.UnaryUnaryMultiCallable[_tasks_pb2.ListTasksRequest, _tasks_pb2.ListTasksResponse]  # type: ignore[assignment]
+    """Lists tasks, newest first, in pages."""
+    PauseTask: _aio.UnaryUnaryMultiCallable[_tasks_pb2.PauseTaskRequest, _tasks_pb2.PauseTaskResponse]  # type: ignore[assignment]
+    """Lets a task rest after the step that is under way, until it is resumed."""
+    ResumeTask: _aio.UnaryUnaryMultiCallable[_tasks_pb2.ResumeTaskRequest, _tasks_pb2.ResumeTaskResponse]  # type: ignore[assignment]
+    """Lets a paused task go on, with a word of the person for its agent if there is one."""
+    RetryTask: _aio.UnaryUnaryMultiCallable[_tasks_pb2.RetryTaskRequest, _tasks_pb2.RetryTaskResponse]  # type: ignore[assignment]
+    """Gives a DEAD or FAILED task a new count of attempts; it goes on after its last finished step."""
     CancelTask: _aio.UnaryUnaryMultiCallable[_tasks_pb2.CancelTaskRequest, _tasks_pb2.CancelTaskResponse]  # type: ignore[assignment]
-    """Asks a task to stop before its next step."""
+    """Asks a task to stop before its next step, and its child tasks with it."""
     ListSteps: _aio.UnaryUnaryMultiCallable[_tasks_pb2.ListStepsRequest, _tasks_pb2.ListStepsResponse]  # type: ignore[assignment]
     """Lists the steps of a task, in order."""
 
@@ -88,12 +104,44 @@ class TasksServicer(metaclass=_abc_1.ABCMeta):
         """Streams what happens to a task until it ends; resumable from any event."""
 
     @_abc_1.abstractmethod
+    def ListTasks(
+        self,
+        request: _tasks_pb2.ListTasksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tasks_pb2.ListTasksResponse, _abc.Awaitable[_tasks_pb2.ListTasksResponse]]:
+        """Lists tasks, newest first, in pages."""
+
+    @_abc_1.abstractmethod
+    def PauseTask(
+        self,
+        request: _tasks_pb2.PauseTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tasks_pb2.PauseTaskResponse, _abc.Awaitable[_tasks_pb2.PauseTaskResponse]]:
+        """Lets a task rest after the step that is under way, until it is resumed."""
+
+    @_abc_1.abstractmethod
+    def ResumeTask(
+        self,
+        request: _tasks_pb2.ResumeTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tasks_pb2.ResumeTaskResponse, _abc.Awaitable[_tasks_pb2.ResumeTaskResponse]]:
+        """Lets a paused task go on, with a word of the person for its agent if there is one."""
+
+    @_abc_1.abstractmethod
+    def RetryTask(
+        self,
+        request: _tasks_pb2.RetryTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tasks_pb2.RetryTaskResponse, _abc.Awaitable[_tasks_pb2.RetryTaskResponse]]:
+        """Gives a DEAD or FAILED task a new count of attempts; it goes on after its last finished step."""
+
+    @_abc_1.abstractmethod
     def CancelTask(
         self,
         request: _tasks_pb2.CancelTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tasks_pb2.CancelTaskResponse, _abc.Awaitable[_tasks_pb2.CancelTaskResponse]]:
-        """Asks a task to stop before its next step."""
+        """Asks a task to stop before its next step, and its child tasks with it."""
 
     @_abc_1.abstractmethod
     def ListSteps(
