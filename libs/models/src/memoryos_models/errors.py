@@ -19,6 +19,10 @@ class ModelRejected(InternalError):
     """The model's endpoint refuses the request: a credential, model name or size is wrong."""
 
 
+class ModelContextExceeded(ModelRejected):
+    """The conversation is longer than what the model takes at once: shorten it."""
+
+
 class ModelReplyInvalid(InternalError):
     """The model's endpoint answered something that is not a whole reply."""
 

@@ -127,7 +127,11 @@ class ChatRequest:
     messages: tuple[ChatMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     model: str | None = None
-    """Name at the endpoint; None: the configured one."""
+    """Name of an endpoint, or of a model at the default endpoint; None: the default endpoint's own model."""
+    fallback_models: tuple[str, ...] = ()
+    """Asked in this order, in the same deadline, when the model before does not answer or answers nonsense."""
+    response_schema: Mapping[str, Any] | None = None
+    """JSON Schema of an object. A reply without tool calls is then JSON text of that schema, and nothing else."""
     temperature: float | None = None
     output_tokens_max: int | None = None
     deadline_s: float = 60.0
@@ -135,10 +139,22 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenUsage:
-    """Tokens as the endpoint counted them; 0 where it did not say."""
+    """Tokens as the endpoint counted them, or an estimate that says so."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    estimated: bool = False
+    """The endpoint did not say (all of) it: counted from the text, see `tokens.estimate_tokens`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelTry:
+    """An endpoint that was asked, or passed over, before the one that answered."""
+
+    endpoint: str
+    model: str
+    reason: str
+    """Reason of its error, e.g. `MODEL_UNAVAILABLE`, or `CIRCUIT_OPEN` when it was not asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +166,12 @@ class ChatReply:
     model: str
     tool_calls: tuple[ToolCall, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
+    structured: Mapping[str, Any] | None = None
+    """The object of `content`, checked, where `ChatRequest.response_schema` was given and no tool is called."""
+    endpoint: str = ""
+    """Name of the endpoint that answered."""
+    failed_tries: tuple[ModelTry, ...] = ()
+    """Endpoints before it, in order."""
 
     @property
     def message(self) -> ChatMessage:
@@ -165,9 +187,15 @@ class ChatModel(Protocol):
 
         Not retried here. Raises `ModelUnavailable` (worth a retry, after its
         `retry_after_s`) on 429, 5xx, a lost connection or a passed deadline;
-        `ModelRejected` (not worth one) on other refusals; `ModelReplyInvalid`
-        when the reply is not whole, for example without `finish_reason`.
+        `ModelRejected` (not worth one) on other refusals, of them
+        `ModelContextExceeded` when the conversation is too long for the model;
+        `ModelReplyInvalid` when the reply is not whole, for example without
+        `finish_reason`, or not of `request.response_schema`.
         """
+        ...
+
+    def context_tokens(self, model: str | None = None) -> int | None:
+        """Give how many tokens, output included, the endpoint of that model takes; None when nobody said."""
         ...
 
     async def close(self) -> None:

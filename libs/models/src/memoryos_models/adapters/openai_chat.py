@@ -56,6 +56,10 @@ class OpenAIChat:
             span.set_attribute("gen_ai.usage.output_tokens", reply.usage.output_tokens)
             return reply
 
+    def context_tokens(self, model: str | None = None) -> int | None:
+        """See `ChatModel.context_tokens`."""
+        return None
+
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.aclose()
