@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from memoryos_core.clock import SystemClock
 from memoryos_core.ids import UlidSource
+from memoryos_core.token_hashes import TokenHashes
 from memoryos_memoryfs.adapters.names import Names
 from memoryos_memoryfs.adapters.session import Shared
-from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_postgres import Database
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.jobs import Jobs

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memoryos_core.search_words import query_tokens, text_tokens
 from memoryos_memoryfs.domain.fusion import Corpus, fuse, lexical_shares, own_shares
-from memoryos_memoryfs.domain.tokens import item_tokens, query_tokens
 
 
 def shares_of(query: str, items: list[str]) -> np.ndarray:
     words = query_tokens(query)
-    held = [item_tokens(item) for item in items]
+    held = [text_tokens(item) for item in items]
     lengths = np.array([sum(tokens.values()) for tokens in held], dtype=np.int64)
     counts = np.array([[tokens.get(word, 0) for word in words] for tokens in held], dtype=np.int64)
     corpus = Corpus(item_count=len(items), length_mean=float(lengths.mean()))

@@ -13,6 +13,7 @@ from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos_core.clock import Clock
 from memoryos_core.config import Config, ConfigError
 from memoryos_core.sections import PeersSection
+from memoryos_core.token_hashes import TokenHashes
 from memoryos_grpc.server import Server
 from memoryos_models.build import build_chat_model, build_embedder, build_reranker
 from memoryos_models.config import ModelsSection
@@ -46,7 +47,6 @@ from memoryos_memoryfs.adapters.pg_truth_vectors import PgTruthVectors
 from memoryos_memoryfs.adapters.pg_upkeep import PgUpkeep
 from memoryos_memoryfs.adapters.seen_facts import SeenFacts
 from memoryos_memoryfs.adapters.session import CopyReads, Shared
-from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.background import (
     embed_forever,
     end_bindings_forever,

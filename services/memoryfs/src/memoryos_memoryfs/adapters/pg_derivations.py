@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from memoryos_core.search_words import text_tokens
 from memoryos_postgres import queries
 from memoryos_postgres.transaction import Row
 
@@ -17,7 +18,6 @@ from memoryos_memoryfs.adapters.session import UPKEEP as _UPKEEP
 from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.domain.derivation import SourceChange, followed
 from memoryos_memoryfs.domain.items import Cause, Item, State
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.ports.storage import Revised, Written
 
 QUERIES = queries.load("memoryos_memoryfs", "sql/history.sql")
@@ -128,7 +128,7 @@ class PgDerivations:
                 if item.state is not State.FORGOTTEN:
                     gone.append(item)
             elif after is not item:
-                written = Written(item=after, words=item_tokens(after.payload.content), vector=None)
+                written = Written(item=after, words=text_tokens(after.payload.content), vector=None)
                 revised.append(Revised(before=item, after=written, keep_vector=True))
         await self._items.replace(revised, Cause.SOURCE)
         if gone:

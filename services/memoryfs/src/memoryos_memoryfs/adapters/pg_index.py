@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from memoryos_core.search_words import text_tokens
 from memoryos_postgres import copy_binary, queries
 from memoryos_vectors.halfvec import HalfVec, read_halfvec
 from memoryos_vectors.ports import Tier as VectorTier
@@ -16,7 +17,6 @@ from memoryos_memoryfs.adapters.session import Session
 from memoryos_memoryfs.adapters.word_counts import packed_words
 from memoryos_memoryfs.domain.items import EmbedState, Item, State, Tier
 from memoryos_memoryfs.domain.place_keys import path_key, session_hash
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.ports.storage import Written
 
 _QUERIES = queries.load("memoryos_memoryfs", "sql/items.sql")
@@ -88,7 +88,7 @@ class IndexRows:
         await self._tx.execute(_QUERIES["unpark_vectors"], {"tenant": self._tenant, "ids": ids})
         await self.put(
             [
-                Written(item=item, words=item_tokens(item.payload.content), vector=vectors.get(item.id))
+                Written(item=item, words=text_tokens(item.payload.content), vector=vectors.get(item.id))
                 for item in active
             ],
             fresh=True,

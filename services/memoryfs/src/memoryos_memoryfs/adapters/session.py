@@ -8,6 +8,7 @@ from typing import Final
 from memoryos_core.clock import Clock
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import TenantKeys
+from memoryos_core.token_hashes import TokenHashes
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.jobs import Jobs
 from memoryos_postgres.keyring import PostgresKeyRing
@@ -19,7 +20,6 @@ from memoryos_vectors.models import IndexedModels
 from memoryos_vectors.ports import VectorIndex
 
 from memoryos_memoryfs.adapters.names import Names
-from memoryos_memoryfs.adapters.token_hashes import TokenHashes
 from memoryos_memoryfs.domain.settings import DEFAULTS, PathSettings
 
 UPKEEP: Final = "memoryos.upkeep"

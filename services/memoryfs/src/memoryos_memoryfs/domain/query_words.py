@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memoryos_memoryfs.domain.tokens import query_tokens
+from memoryos_core.search_words import query_tokens
 
 
 @dataclass(frozen=True, slots=True)

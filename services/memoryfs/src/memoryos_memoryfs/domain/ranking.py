@@ -26,10 +26,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
+from memoryos_core.search_words import text_tokens
 from numpy.typing import NDArray
 
 from memoryos_memoryfs.domain.hits import Hit
-from memoryos_memoryfs.domain.tokens import item_tokens
 
 HALF_LIFE: Final = timedelta(days=30)
 USE_HALF: Final = 10
@@ -93,7 +93,7 @@ def likeness_of(vectors: Mapping[str, NDArray[np.float32]]) -> Callable[[Hit, Hi
     def tokens(hit: Hit) -> frozenset[str]:
         found = words.get(hit.item.id)
         if found is None:
-            found = words[hit.item.id] = frozenset(item_tokens(hit.item.payload.content))
+            found = words[hit.item.id] = frozenset(text_tokens(hit.item.payload.content))
         return found
 
     def likeness(one: Hit, other: Hit) -> float:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from memoryos_core.search_words import text_tokens
 
 from memoryos_memoryfs.domain.fusion import Corpus, lexical_shares, own_shares
 from memoryos_memoryfs.domain.query_words import QueryWords
-from memoryos_memoryfs.domain.tokens import item_tokens
 
 
 def word_shares(texts: Sequence[str], words: QueryWords) -> list[float]:
     """Give the share of the query's words that each text holds, 0..1, rare among the texts counting more."""
-    held = [item_tokens(text) for text in texts]
+    held = [text_tokens(text) for text in texts]
     lengths = np.array([sum(counts.values()) for counts in held], dtype=np.int64)
     corpus = Corpus(item_count=len(held), length_mean=float(lengths.mean()) if held else 1.0)
     parts = []

@@ -16,6 +16,7 @@ from memoryos_core.errors import NotAllowed
 from memoryos_core.ids import is_id
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_core.search_words import text_tokens
 from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain import access
@@ -23,7 +24,6 @@ from memoryos_memoryfs.domain.drafts import etag_of
 from memoryos_memoryfs.domain.item_lines import line_of
 from memoryos_memoryfs.domain.items import ITEM_ID_PREFIX, Cause, EmbedState, Item, State, Trust
 from memoryos_memoryfs.domain.settings import Holding
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import AlreadyExists, ImportCorrupt, NotOwner
 from memoryos_memoryfs.operations.embed_texts import given_vectors
 from memoryos_memoryfs.operations.refusals import recorded
@@ -179,7 +179,7 @@ async def _written(parts: Parts, command: ImportCommand, lines: Sequence[ImportL
         of_item = revisions.setdefault(item.id, [])
         if of_item and of_item[-1].item.revision >= item.revision:
             raise ImportCorrupt("The revisions of an item are not in order.", metadata={"id": item.id})
-        of_item.append(Written(item=item, words=item_tokens(item.payload.content), vector=vector))
+        of_item.append(Written(item=item, words=text_tokens(item.payload.content), vector=vector))
     return revisions
 
 

@@ -11,12 +11,12 @@ from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InvalidField
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_core.search_words import text_tokens
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.derivation import Abstract, merged_item, superseded
 from memoryos_memoryfs.domain.drafts import Moment
 from memoryos_memoryfs.domain.items import Cause, EmbedState, Item, State, Trust
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import AbstractUnavailable, ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.embed_texts import embed_texts
 from memoryos_memoryfs.operations.refusals import recorded
@@ -82,7 +82,7 @@ async def merge_items(parts: Parts, scope: Scope, command: MergeCommand) -> Merg
             item = replace(item, trust=Trust.UNTRUSTED)
         if vectors is not None:
             item = replace(item, embed_state=EmbedState.DONE, embedding_model=parts.embedder.model_id)
-        words = item_tokens(item.payload.content)
+        words = text_tokens(item.payload.content)
         await work.items.add([Written(item=item, words=words, vector=vectors[0] if vectors else None)], Cause.MERGE)
         await note_new(work, plan_of({0: item}, merge=True), {0: item}, {0: None})
         if item.state is State.ACTIVE:

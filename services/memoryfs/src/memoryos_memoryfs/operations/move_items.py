@@ -10,12 +10,12 @@ from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InvalidField, LimitExceeded
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_core.search_words import text_tokens
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import etag_of
 from memoryos_memoryfs.domain.items import Cause, Item, State
 from memoryos_memoryfs.domain.settings import Holding
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import ItemNotFound, ItemStateForbids, NotOwner
 from memoryos_memoryfs.operations.refusals import recorded
 from memoryos_memoryfs.parts import Parts
@@ -140,5 +140,5 @@ async def _moved(scope: Scope, command: MoveCommand, holdings: _Holdings, item: 
 
 
 def _revised(before: Item, after: Item) -> Revised:
-    words = item_tokens(after.payload.content)
+    words = text_tokens(after.payload.content)
     return Revised(before=before, after=Written(item=after, words=words, vector=None), keep_vector=True)

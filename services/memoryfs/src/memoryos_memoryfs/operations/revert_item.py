@@ -8,12 +8,12 @@ from typing import Final
 
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_core.search_words import text_tokens
 from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain import access, gate
 from memoryos_memoryfs.domain.items import Cause, EmbedState, Flag, Item, State, Trust
 from memoryos_memoryfs.domain.points import given_back, wider
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import (
     EtagMismatch,
     ItemNotFound,
@@ -91,7 +91,7 @@ def again(parts: Parts, before: Item, after: Item, vector: Vector | None) -> Rev
         embed_state=EmbedState.DONE if done else EmbedState.PENDING,
         embedding_model=parts.embedder.model_id if done else "",
     )
-    written = Written(item=after, words=item_tokens(after.payload.content), vector=vector)
+    written = Written(item=after, words=text_tokens(after.payload.content), vector=vector)
     return Revised(before=before, after=written, keep_vector=vector is None and same_words)
 
 

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Final
 
+from memoryos_core.search_words import text_tokens
+
 from memoryos_memoryfs.domain import access, conflicts, evidence
 from memoryos_memoryfs.domain.drafts import Moment
 from memoryos_memoryfs.domain.items import Cause, EventKey, Item, State
 from memoryos_memoryfs.domain.restatements import plain, signature
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.parts import Parts
 from memoryos_memoryfs.ports.lifecycle import Met
 from memoryos_memoryfs.ports.storage import Revised, Work, Written
@@ -262,7 +263,7 @@ def replace_item(written: Written, item: Item) -> Written:
 
 def revised_item(before: Item, after: Item) -> Revised:
     """Give a revision that keeps the words of the item."""
-    words = item_tokens(after.payload.content)
+    words = text_tokens(after.payload.content)
     return Revised(before=before, after=Written(item=after, words=words, vector=None), keep_vector=True)
 
 

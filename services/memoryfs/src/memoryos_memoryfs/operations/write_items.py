@@ -11,13 +11,13 @@ from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import InvalidField, MemoryOSError
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
+from memoryos_core.search_words import text_tokens
 from memoryos_vectors.ports import Vector
 
 from memoryos_memoryfs.domain import access
 from memoryos_memoryfs.domain.drafts import Draft, Moment, asked_end, changed_item, new_item
 from memoryos_memoryfs.domain.items import EmbedState, Item, State
 from memoryos_memoryfs.domain.settings import Holding
-from memoryos_memoryfs.domain.tokens import item_tokens
 from memoryos_memoryfs.errors import EtagMismatch, ItemNotFound, NotOwner, NotWriter, ReadersTooWide
 from memoryos_memoryfs.operations.embed_texts import embed_drafts
 from memoryos_memoryfs.operations.refusals import recorded
@@ -274,7 +274,7 @@ def _updatable(moment: Moment, item: Item | None) -> bool:
 def _written(parts: Parts, item: Item, vector: Vector | None) -> Written:
     if vector is not None and item.embed_state is not EmbedState.DONE:
         item = replace(item, embed_state=EmbedState.DONE, embedding_model=parts.embedder.model_id)
-    return Written(item=item, words=item_tokens(item.payload.content), vector=vector)
+    return Written(item=item, words=text_tokens(item.payload.content), vector=vector)
 
 
 def _result(item: Item, outcome: Outcome = Outcome.CREATED, superseded: Sequence[str] = ()) -> WriteResult:

@@ -1,4 +1,4 @@
-"""Search tokens of a text, for the lexical arm: the same function makes those of items and of queries.
+"""Search tokens of a text, for search by words: those of what is kept and of what is asked are made alike.
 
 - Folding: NFKC and case folding; accents of Latin, Greek and Cyrillic letters
   are dropped. Full-width letters, half-width kana and `é` in either spelling
@@ -25,7 +25,7 @@ from typing import Final
 import Stemmer
 
 CHARS_MAX: Final = 100_000
-"""Characters read of a text: an item is at most 100 kB."""
+"""Characters read of a text: an item of memory is at most 100 kB."""
 DISTINCT_MAX: Final = 65_536
 """Distinct tokens kept of a text; more than 100 kB of words have, so that the end of a large text is found too."""
 QUERY_DISTINCT_MAX: Final = 256
@@ -61,8 +61,8 @@ STOP_WORDS: Final = frozenset(_STOP_TEXT.split())
 _STEMMER: Final = Stemmer.Stemmer("english")
 
 
-def item_tokens(text: str) -> Mapping[str, int]:
-    """Give the tokens of an item's text and how often each occurs; at most `DISTINCT_MAX`."""
+def text_tokens(text: str) -> Mapping[str, int]:
+    """Give the tokens of a text that is kept and how often each occurs; at most `DISTINCT_MAX`."""
     return _count(text, DISTINCT_MAX)
 
 

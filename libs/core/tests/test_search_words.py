@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memoryos_memoryfs.domain.tokens import DISTINCT_MAX, QUERY_DISTINCT_MAX, TOKEN_CHARS_MAX, item_tokens, query_tokens
+from memoryos_core.search_words import DISTINCT_MAX, QUERY_DISTINCT_MAX, TOKEN_CHARS_MAX, query_tokens, text_tokens
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from memoryos_memoryfs.domain.tokens import DISTINCT_MAX, QUERY_DISTINCT_MAX, TO
 def test_a_query_meets_its_item(item: str, query: str) -> None:
     asked = query_tokens(query)
     assert asked
-    assert set(asked) & set(item_tokens(item)), (asked, item_tokens(item))
+    assert set(asked) & set(text_tokens(item)), (asked, text_tokens(item))
 
 
 @pytest.mark.parametrize(
@@ -47,30 +47,30 @@ def test_a_query_meets_its_item(item: str, query: str) -> None:
     [("WR-1024", "1025"), ("上海", "北京"), ("the cat", "the dog"), ("ab", "b")],
 )
 def test_a_query_passes_by_other_items(item: str, query: str) -> None:
-    assert not set(query_tokens(query)) & set(item_tokens(item))
+    assert not set(query_tokens(query)) & set(text_tokens(item))
 
 
 def test_an_identifier_is_one_token_beside_its_parts() -> None:
-    assert item_tokens("WR-1024") == {"wr-1024": 1, "wr": 1, "1024": 1}
+    assert text_tokens("WR-1024") == {"wr-1024": 1, "wr": 1, "1024": 1}
 
 
 def test_stop_words_are_dropped_unless_nothing_else_is_there() -> None:
-    assert item_tokens("what is the takt time") == {"takt": 1, "time": 1}
+    assert text_tokens("what is the takt time") == {"takt": 1, "time": 1}
     assert set(query_tokens("who is it")) == {"who", "is", "it"}
 
 
 @pytest.mark.parametrize("text", ["", " ", "\u200b", "!?…。、", "\x00", "😀", "\ud800"])
 def test_texts_without_letters_have_no_tokens(text: str) -> None:
-    assert not item_tokens(text)
+    assert not text_tokens(text)
 
 
 def test_counts_and_limits() -> None:
-    assert item_tokens("pump pump pump 泵泵泵") == {"pump": 3, "泵泵": 2}
+    assert text_tokens("pump pump pump 泵泵泵") == {"pump": 3, "泵泵": 2}
     many = " ".join(f"w{i}" for i in range(20_000))
-    assert 15_000 < len(item_tokens(many)) <= DISTINCT_MAX
-    assert "w15000" in item_tokens(many)  # the end of a large text is found too
+    assert 15_000 < len(text_tokens(many)) <= DISTINCT_MAX
+    assert "w15000" in text_tokens(many)  # the end of a large text is found too
     assert len(query_tokens(many)) == QUERY_DISTINCT_MAX
-    assert max(map(len, item_tokens("x" * 5_000))) == TOKEN_CHARS_MAX
+    assert max(map(len, text_tokens("x" * 5_000))) == TOKEN_CHARS_MAX
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_counts_and_limits() -> None:
 )
 def test_hostile_texts_take_linear_time(text: str) -> None:
     begin = time.process_time()
-    item_tokens(text)
+    text_tokens(text)
     assert time.process_time() - begin < 2.0
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_the_same_as_item_and_query(text: str) -> None:
-    tokens = item_tokens(text)
+    tokens = text_tokens(text)
     assert all(token and len(token) <= TOKEN_CHARS_MAX and count >= 1 for token, count in tokens.items())
     if len(tokens) <= QUERY_DISTINCT_MAX:
         assert query_tokens(text) == tokens
@@ -93,7 +93,7 @@ def test_any_text_is_the_same_as_item_and_query(text: str) -> None:
 @given(st.text(alphabet="abXY01_'./:@#+- ,;!\t\n\x1c~|=", max_size=40))
 def test_chunks_of_ascii_give_the_runs_that_the_pattern_for_every_script_finds(text: str) -> None:
     # A letter of another script, alone, sends the text the other way and adds one token.
-    other = dict(item_tokens(f"{text} \u044f"))
+    other = dict(text_tokens(f"{text} \u044f"))
     assert other.pop("\u044f") == 1
-    alone = item_tokens(text)
+    alone = text_tokens(text)
     assert dict(alone) == other or not other
