@@ -131,7 +131,7 @@ class ChatRequest:
     fallback_models: tuple[str, ...] = ()
     """Asked in this order, in the same deadline, when the model before does not answer or answers nonsense."""
     response_schema: Mapping[str, Any] | None = None
-    """JSON Schema of an object. A reply without tool calls is then JSON text of that schema, and nothing else."""
+    """JSON Schema of an object. A reply without tool calls is then asked to be JSON text of that schema, nothing else."""
     temperature: float | None = None
     output_tokens_max: int | None = None
     deadline_s: float = 60.0
@@ -167,7 +167,8 @@ class ChatReply:
     tool_calls: tuple[ToolCall, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
     structured: Mapping[str, Any] | None = None
-    """The object of `content`, checked, where `ChatRequest.response_schema` was given and no tool is called."""
+    """The object of `content`, checked, where `ChatRequest.response_schema` was given and no tool is called; None when
+    the model did not keep to the schema: `content` is what it said, so that it can be told what is wrong with it."""
     endpoint: str = ""
     """Name of the endpoint that answered."""
     failed_tries: tuple[ModelTry, ...] = ()
@@ -190,7 +191,8 @@ class ChatModel(Protocol):
         `ModelRejected` (not worth one) on other refusals, of them
         `ModelContextExceeded` when the conversation is too long for the model;
         `ModelReplyInvalid` when the reply is not whole, for example without
-        `finish_reason`, or not of `request.response_schema`.
+        `finish_reason`. A whole reply that is not of `request.response_schema`
+        is given all the same, with `structured` None.
         """
         ...
 
