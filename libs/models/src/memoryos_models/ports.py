@@ -131,7 +131,7 @@ class ChatRequest:
     fallback_models: tuple[str, ...] = ()
     """Asked in this order, in the same deadline, when the model before does not answer or answers nonsense."""
     response_schema: Mapping[str, Any] | None = None
-    """JSON Schema of an object. A reply without tool calls is then asked to be JSON text of that schema, nothing else."""
+    """JSON Schema of an object. The model is then asked that a reply without tool calls be JSON text of it."""
     temperature: float | None = None
     output_tokens_max: int | None = None
     deadline_s: float = 60.0
