@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memoryos.harness.v1 import sessions_pb2, tasks_pb2
+from memoryos_core.delegation import ChainBroken
 from memoryos_core.errors import NotAllowed
 from memoryos_core.paths import PathInvalid
 from memoryos_core.tokens import Identity
 from memoryos_harness.domain.agents import Agent, Limits, Memory, Recall, expand_paths
-from memoryos_harness.domain.grants import grant_from_json, grant_to_json, narrowed
+from memoryos_harness.domain.grants import (
+    extended,
+    grant_from_json,
+    grant_to_json,
+    granted,
+    identity_of_task,
+)
 from memoryos_harness.domain.journal import AskModel, CallTool, Die, DoRecall, Respond, Resume, next_action, tool_input
 from memoryos_harness.domain.outcomes import TOOL_CONTENT_BYTES_MAX, CallOutcome, CallOutcomeKind, tool_result
 from memoryos_harness.domain.prompt import HISTORY_MESSAGES_MAX, conversation
@@ -195,20 +202,38 @@ def test_a_grant_survives_its_row_and_is_only_narrowed() -> None:
         tenant="acme", user="u", roles=frozenset({"user", "reviewer"}), groups=frozenset({"g"}), clearance=2,
         chain=("boss",), read_paths=("/tenants/acme/memory/episodic/u",), write_paths=(), token_id="tok_1",
     )  # fmt: skip
-    kept = grant_from_json(grant_to_json(grant))
+    agent = Agent(name="a", instructions="i", memory=Memory(read=(PATH,)))
+    links = extended(granted(grant), agent, session_id="s", task_id="t")
+    read_back = grant_from_json(grant_to_json(links), agent, session_id="s", task_id="t")
+    kept = read_back[0].identity
     assert (kept.tenant, kept.user, kept.roles, kept.groups, kept.clearance, kept.chain) == (
         "acme", "u", grant.roles, grant.groups, 2, ("boss",),
     )  # fmt: skip
     assert kept.token_id == ""
-    agent = Agent(name="a", instructions="i", memory=Memory(read=(PATH,)))
-    narrow = narrowed(kept, agent, session_id="s", task_id="t")
+    narrow = identity_of_task(read_back, tenant="acme", user="u", session_id="s", task_id="t")
     assert narrow.roles == {"user", "agent"}
     assert narrow.chain == ("boss", "a")
     assert narrow.read_paths == ("/tenants/acme/memory/episodic/u",)
     assert narrow.write_paths == ()
     for memory in (Memory(read=("/tenants/{tenant}/memory/episodic",)), Memory(write=(PATH,))):
         with pytest.raises(NotAllowed):
-            narrowed(kept, agent.model_copy(update={"memory": memory}), session_id="s", task_id="t")
+            extended(read_back[:1], agent.model_copy(update={"memory": memory}), session_id="s", task_id="t")
+    for other in ({"tenant": "globex"}, {"user": "v"}, {"session_id": "s2"}, {"task_id": "t2"}):
+        with pytest.raises(ChainBroken):
+            identity_of_task(read_back, **{"tenant": "acme", "user": "u", "session_id": "s", "task_id": "t", **other})
+
+
+def test_a_grant_kept_before_links_gets_the_agent_of_its_task() -> None:
+    kept = {
+        "tenant": "acme", "user": "u", "roles": ["reviewer", "user"], "groups": ["g"], "clearance": 2,
+        "chain": ["boss"], "read_paths": ["/tenants/acme/memory/episodic"], "write_paths": None,
+    }  # fmt: skip
+    agent = Agent(name="a", instructions="i", memory=Memory(read=(PATH,)))
+    grant = grant_from_json(kept, agent, session_id="s", task_id="t")
+    identity = identity_of_task(grant, tenant="acme", user="u", session_id="s", task_id="t")
+    assert (identity.chain, identity.roles) == (("boss", "a"), {"user", "agent"})
+    assert identity.read_paths == ("/tenants/acme/memory/episodic/u",)
+    assert identity.write_paths == ()
 
 
 def test_two_skills_of_one_name_are_refused() -> None:

@@ -14,6 +14,7 @@ from memoryos_harness.adapters.postgres_sessions import PostgresSessions
 from memoryos_harness.adapters.postgres_tasks import PostgresTasks
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.grants import granted
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
 from memoryos_harness.domain.tasks import CallIds, StepResult
 from memoryos_harness.errors import CancelRequested, LeaseLost, TaskNotFound
@@ -27,7 +28,7 @@ from .world import eventually
 
 IDS = UlidSource()
 ME = scope_of(user="u42", roles=("user",))
-GRANT = Identity(tenant="acme", user="u42", roles=frozenset({"user"}))
+GRANT = granted(Identity(tenant="acme", user="u42", roles=frozenset({"user"})))
 AGENT = Agent(name="a", instructions="i")
 CALL = CallIds(call_id="call_1", decision_id="dec_1", review_id="rev_1")
 
@@ -186,7 +187,7 @@ async def test_the_claim_gives_back_the_whole_journal(stores) -> None:
     )  # fmt: skip
     assert (claim.used.steps, claim.used.tokens, claim.used.calls) == (2, 7, 1)
     assert (claim.agent, claim.question, claim.attempt) == (AGENT, "q", 1)
-    assert claim.grant.roles == {"user"}
+    assert [sorted(link.identity.roles) for link in claim.grant] == [["user"], ["agent", "user"]]
 
 
 async def test_waiting_for_a_person_costs_no_time_and_its_deadline_is_absolute_else(stores, database) -> None:

@@ -17,6 +17,7 @@ from memoryos_models.build import build_chat_model
 from memoryos_models.config import ModelsSection
 from memoryos_postgres import PostgresSection, roles
 from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.revocations import Revocations
 from memoryos_service import GROUND_SECTIONS, Ground, open_ground
 from memoryos_service.erasure import ErasureServicer
 
@@ -125,7 +126,9 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
         tools=GrpcTools(channels.open(peers.tool_gateway, "tool-gateway")),
         reviews=GrpcReviews(channels.open(peers.policy, "policy"), clock),
         model=model,
-        tokens=SignedTaskTokens(TokenSigner.load(identity.task_key_file, clock, ids)),
+        tokens=SignedTaskTokens(
+            TokenSigner.load(identity.task_key_file, clock, ids), database, Revocations(ground.keyring)
+        ),
         clock=clock,
     )
 

@@ -40,5 +40,12 @@ class LeaseLost(MemoryOSError):
     reason = "LEASE_LOST"
 
 
+class AccessRevoked(MemoryOSError):
+    """Access was revoked: no token is made for this user, agent or task."""
+
+    code = Code.PERMISSION_DENIED
+    reason = "ACCESS_REVOKED"
+
+
 class CancelRequested(Exception):
     """The task was asked to stop. Never leaves the worker."""

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from memoryos_core.canonical import JsonValue
 from memoryos_core.paging import PageTokens
 from memoryos_core.scope import Scope
-from memoryos_core.tokens import Identity
 
 from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.grants import Grant
 from memoryos_harness.domain.outcomes import CallOutcome
 from memoryos_harness.domain.sessions import Message, MessageDraft, Session
 from memoryos_harness.domain.states import StepKind, TaskState
@@ -64,11 +64,11 @@ class SessionStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task to be kept."""
+    """A task to be kept. `grant` is that of who starts it; the task's own link is added when it has a name."""
 
     session_id: str
     agent: Agent
-    grant: Identity
+    grant: Grant
     input: str
     traceparent: str
 
@@ -127,7 +127,7 @@ class Claim:
     lease: Lease
     state: TaskState
     agent: Agent
-    grant: Identity
+    grant: Grant
     session_id: str
     question: str
     question_sequence: int
@@ -308,8 +308,16 @@ class Reviews(Protocol):
 class TaskTokens(Protocol):
     """Mints the tokens of a task's agent."""
 
-    def mint(self, claim: Claim) -> str:
-        """Give a short-lived token, never wider than the grant; raises NotAllowed when the agent asks for more."""
+    async def mint(self, claim: Claim) -> str:
+        """Give a short-lived token of the last link of the task's grant.
+
+        Before each one every link is checked, and that nobody in the chain was
+        revoked: raises NotAllowed, AccessRevoked, and DependencyUnavailable
+        when that cannot be asked.
+        """
+
+    async def check(self, claim: Claim) -> None:
+        """Return when `mint` would give a token now; raise as it does otherwise."""
 
 
 class AgentCatalog(Protocol):

@@ -200,11 +200,13 @@ class PostgresJournal:
     async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
         opened = self._sealed
         task_id = lease.task_id
+        agent = Agent.of(await opened.open_json(tx, scope, "tasks.agent", task_id, row["sealed_agent"]))
+        grant = await opened.open_json(tx, scope, "tasks.grant", task_id, row["sealed_grant"])
         return Claim(
             lease=lease,
             state=TaskState(row["state"]),
-            agent=Agent.of(await opened.open_json(tx, scope, "tasks.agent", task_id, row["sealed_agent"])),
-            grant=grant_from_json(await opened.open_json(tx, scope, "tasks.grant", task_id, row["sealed_grant"])),
+            agent=agent,
+            grant=grant_from_json(grant, agent, session_id=row["session_id"], task_id=task_id),
             session_id=row["session_id"],
             question=await opened.open_text(tx, scope, "tasks.input", task_id, row["sealed_input"]),
             question_sequence=row["question_sequence"],

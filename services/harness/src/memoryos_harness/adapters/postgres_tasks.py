@@ -14,7 +14,7 @@ from memoryos_postgres.transaction import Tx
 from memoryos_harness.adapters.message_rows import append_messages
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, read_event, read_step, read_task, wake
-from memoryos_harness.domain.grants import grant_to_json
+from memoryos_harness.domain.grants import extended, grant_to_json
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
 from memoryos_harness.domain.states import ENDED, StepState, TaskState
 from memoryos_harness.domain.tasks import Step, Task, TaskEvent
@@ -100,14 +100,15 @@ class PostgresTasks:
 
     async def _insert(self, tx: Tx, scope: Scope, task_id: str, task: NewTask) -> None:
         seal = self._sealed
+        grant = extended(task.grant, task.agent, session_id=task.session_id, task_id=task_id)
         values = {
             "id": task_id,
-            "agent_chain": list(task.grant.chain),
+            "agent_chain": list(task.grant[-1].identity.chain),
             "session_id": task.session_id,
             "agent": task.agent.name,
             "agent_version": task.agent.version,
             "sealed_agent": await seal.seal_json(tx, scope, "tasks.agent", task_id, task.agent.definition()),
-            "sealed_grant": await seal.seal_json(tx, scope, "tasks.grant", task_id, grant_to_json(task.grant)),
+            "sealed_grant": await seal.seal_json(tx, scope, "tasks.grant", task_id, grant_to_json(grant)),
             "sealed_input": await seal.seal_text(tx, scope, "tasks.input", task_id, task.input),
             "seconds": float(task.agent.limits.seconds),
             "traceparent": task.traceparent,

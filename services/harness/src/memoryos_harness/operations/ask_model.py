@@ -67,7 +67,7 @@ async def _offered(run: TaskRun) -> tuple[Skill, ...]:
     if not wanted:
         return ()
     try:
-        listed = await run.interruptible(run.ports.tools.list_skills(run.ports.tokens.mint(run.claim)))
+        listed = await run.interruptible(run.ports.tools.list_skills(await run.ports.tokens.mint(run.claim)))
     except DependencyUnavailable as error:
         raise AttemptFailed("tools_unavailable", "The tool-gateway does not answer.", error.retry_after_s) from error
     offered = tuple(skill for skill in listed if skill.name in wanted)
@@ -79,7 +79,7 @@ async def _offered(run: TaskRun) -> tuple[Skill, ...]:
 async def _request(run: TaskRun, skills: tuple[Skill, ...]) -> ChatRequest:
     claim = run.claim
     history = await run.ports.sessions.history(
-        Scope.of(claim.grant),
+        Scope.of(claim.grant[-1].identity),
         claim.session_id,
         before_sequence=claim.question_sequence,
         limit=HISTORY_MESSAGES_MAX,

@@ -27,7 +27,7 @@ async def bind_memory(run: TaskRun) -> None:
         return
     try:
         run.binding_id = await run.ports.bindings.bind(
-            run.ports.tokens.mint(claim),
+            await run.ports.tokens.mint(claim),
             task_id=claim.lease.task_id,
             read=[str(path) for path in read],
             write=[str(path) for path in write],
@@ -64,6 +64,6 @@ async def unbind_memory(run: TaskRun) -> None:
     if not run.binding_id:
         return
     try:
-        await run.ports.bindings.unbind(run.ports.tokens.mint(run.claim), run.binding_id)
+        await run.ports.bindings.unbind(await run.ports.tokens.mint(run.claim), run.binding_id)
     except MemoryOSError as error:
         _LOG.warning("binding not ended", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})

@@ -114,7 +114,7 @@ async def _settled(run: TaskRun, step: Step, skill: str, *, asked_before: bool) 
     while True:
         try:
             outcome = await run.ports.tools.call_skill(
-                run.ports.tokens.mint(run.claim),
+                await run.ports.tokens.mint(run.claim),
                 skill=skill,
                 arguments=tool_request_of(step).arguments.encode(),
                 request_id=step.id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memoryos_core.errors import NotAllowed
 
 from memoryos_harness.domain.states import StepState, TaskState
-from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.errors import AccessRevoked, CancelRequested, LeaseLost
 from memoryos_harness.operations.bind_memory import renew_while_waiting
 from memoryos_harness.operations.task_run import TaskRun
 
@@ -24,12 +24,12 @@ async def still_waits(run: TaskRun) -> bool:
         return False
     step = started[0]
     try:
-        if not await run.ports.reviews.is_pending(run.ports.tokens.mint(claim), step.ids.review_id):
+        if not await run.ports.reviews.is_pending(await run.ports.tokens.mint(claim), step.ids.review_id):
             return False
         poll_s = run.settings.review_poll_s(claim.parked_s)
         await renew_while_waiting(run, poll_s)
         await journal.park(claim.lease, step, step.ids, wake_after_s=poll_s)
-    except NotAllowed:
+    except (NotAllowed, AccessRevoked):
         return False
     except CancelRequested:
         await journal.end_cancelled(claim.lease)

@@ -66,7 +66,7 @@ async def _ask(run: TaskRun, step: Step) -> tuple[RecalledItem, ...]:
     try:
         return await run.interruptible(
             run.ports.memory.recall(
-                run.ports.tokens.mint(run.claim),
+                await run.ports.tokens.mint(run.claim),
                 path=given["path"],
                 query=given["query"],
                 top_k=given["top_k"],

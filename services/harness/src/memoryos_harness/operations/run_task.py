@@ -32,7 +32,7 @@ from memoryos_harness.domain.journal import (
 )
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
-from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.errors import AccessRevoked, CancelRequested, LeaseLost
 from memoryos_harness.operations.ask_model import ask_model
 from memoryos_harness.operations.bind_memory import bind_memory, renew_memory, unbind_memory
 from memoryos_harness.operations.call_tool import call_tool
@@ -40,6 +40,8 @@ from memoryos_harness.operations.look_at_review import still_waits
 from memoryos_harness.operations.recall_for_model import recall_for_model
 from memoryos_harness.operations.task_run import AttemptFailed, RunPorts, RunSettings, TaskDies, TaskRun
 
+ACCESS_REVOKED: Final = "access_revoked"
+REVOKED_MESSAGE: Final = "Access was revoked."
 _LOG: Final = logging.getLogger(__name__)
 _TRACER: Final = tracer("memoryos.harness")
 
@@ -140,8 +142,20 @@ async def _beat(run: TaskRun) -> None:
             _LOG.warning("heartbeat failed", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
             continue
         await renew_memory(run)
-        if state is TaskState.CANCELLING:
+        run.revoked = await _is_revoked(run)
+        if state is TaskState.CANCELLING or run.revoked:
             run.cancel.set()
+
+
+async def _is_revoked(run: TaskRun) -> bool:
+    """Tell whether access is known to be revoked: what has no effect is not waited for then."""
+    try:
+        await run.ports.tokens.check(run.claim)
+    except AccessRevoked:
+        return True
+    except MemoryOSError:
+        return False  # each token asks again, and is not made without an answer
+    return False
 
 
 async def _drive(run: TaskRun) -> None:
@@ -157,6 +171,9 @@ async def _drive(run: TaskRun) -> None:
         except NotAllowed:
             await journal.die(lease, code="not_allowed", message="The agent asks for more than its user may give.")
             run.ended = True
+        except AccessRevoked:
+            await journal.die(lease, code=ACCESS_REVOKED, message=REVOKED_MESSAGE)
+            run.ended = True
         except DependencyUnavailable:
             await _fail(run, AttemptFailed("store_unavailable", "A store did not answer."))
         except (CancelRequested, LeaseLost):
@@ -165,10 +182,21 @@ async def _drive(run: TaskRun) -> None:
             _LOG.exception("step failed", extra={"task_id": lease.task_id})
             await _fail(run, AttemptFailed("internal", "A fault of ours stopped this attempt."))
     except CancelRequested:
-        await journal.end_cancelled(lease)
-        run.ended = True
+        await _stopped(run)
     except LeaseLost:
         _LOG.warning("write refused: another worker holds the task", extra={"task_id": lease.task_id})
+
+
+async def _stopped(run: TaskRun) -> None:
+    """End a task whose work was interrupted: it was asked to stop, or its access was revoked."""
+    try:
+        if run.revoked and run.claim.state is not TaskState.CANCELLING:
+            await run.ports.journal.die(run.claim.lease, code=ACCESS_REVOKED, message=REVOKED_MESSAGE)
+        else:
+            await run.ports.journal.end_cancelled(run.claim.lease)
+    except CancelRequested:
+        await run.ports.journal.end_cancelled(run.claim.lease)
+    run.ended = True
 
 
 async def _fail(run: TaskRun, failure: AttemptFailed) -> None:
@@ -189,6 +217,7 @@ async def _steps(run: TaskRun) -> None:
         raise CancelRequested
     if run.claim.stalled_attempts >= run.claim.agent.limits.attempts:
         raise TaskDies("attempts", "Every attempt ended before a step was finished.")
+    await run.ports.tokens.check(run.claim)
     await bind_memory(run)
     while True:
         if run.stop.is_set():

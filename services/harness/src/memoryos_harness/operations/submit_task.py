@@ -6,7 +6,7 @@ from memoryos_core.scope import Scope
 from memoryos_core.tokens import Identity
 from memoryos_telemetry.context import current_traceparent
 
-from memoryos_harness.domain.grants import narrowed
+from memoryos_harness.domain.grants import granted, narrowed
 from memoryos_harness.domain.tasks import Task
 from memoryos_harness.ports import AgentCatalog, NewTask, Request, TaskStore
 
@@ -29,5 +29,7 @@ async def submit_task(
     """
     agent = agents.find(agent_name)
     narrowed(identity, agent, session_id=session_id, task_id="")  # refuses here what no token could be minted for
-    task = NewTask(session_id=session_id, agent=agent, grant=identity, input=text, traceparent=current_traceparent())
+    task = NewTask(
+        session_id=session_id, agent=agent, grant=granted(identity), input=text, traceparent=current_traceparent()
+    )
     return await store.submit(Scope.of(identity), task, request)

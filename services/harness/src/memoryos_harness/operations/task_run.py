@@ -101,6 +101,8 @@ class TaskRun:
     """Set when the process is asked to end: no new step is started."""
     cancel: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task was asked to stop."""
+    revoked: bool = False
+    """Access was revoked while the task ran; `cancel` is set with it."""
     steps: list[Step] = field(init=False)
     used: Counters = field(init=False)
     binding_id: str = ""
