@@ -72,6 +72,17 @@ async def test_sources_are_superseded_and_the_lineage_kept(alice):
     assert (await alice.get(item.id)) == item
 
 
+async def test_a_merged_item_is_never_written_to_more_readers_than_its_sources(service):
+    alice = service.caller("alice", clearance=9, roles=("user", "tenant-admin"))
+    sources = [await alice.write(text, readers=["user:bob"], sensitivity=2) for text in ("one", "two")]
+    item = await merged(alice, *sources)
+    for wider in ({"readers": ["user:bob", "user:eve"]}, {"readers": ["tenant:*"]}, {"sensitivity": 1}):
+        assert await reason_of(alice.write("", id=item.id, **wider)) == "READERS_TOO_WIDE"
+    assert (await alice.get(item.id)) == item
+    await alice.write("", id=item.id, readers=["user:alice"])
+    assert await reason_of(alice.write("", id=item.id, readers=["user:bob"])) == "READERS_TOO_WIDE"
+
+
 async def test_labels_are_the_most_careful_ones(service):
     alice = service.caller("alice", clearance=9)
     first = await alice.write("one", sensitivity=3, valid_from={"seconds": 100}, valid_to={"seconds": 200}, user="u1")

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
+from memoryos_core import principals
 from memoryos_core.errors import InvalidField
 from memoryos_core.paths import MemoryPath
 from memoryos_core.scope import Scope
@@ -31,7 +32,7 @@ from memoryos_memoryfs.domain.items import (
 )
 from memoryos_memoryfs.domain.session_trust import trust_after
 from memoryos_memoryfs.domain.settings import Holding
-from memoryos_memoryfs.errors import NotOwner
+from memoryos_memoryfs.errors import NotOwner, ReadersTooWide
 
 TTL_MAX: Final = timedelta(days=36_500)
 """Longest ttl: a century, far inside what timestamps can hold."""
@@ -195,6 +196,8 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         raise InvalidField.of("content", "cannot be empty")
     if sets("readers"):
         at.holding.check_readers(at.scope, set(draft.readers) - set(before.readers))
+    if before.derived_from:
+        _check_outreach(before, draft)
     origin = (draft.origin or Origin.STATED) if sets("origin") else before.origin
     asked = draft.confidence if sets("confidence") else before.confidence
     confidence = _confidence(asked, origin, at)
@@ -239,6 +242,15 @@ def changed_item(before: Item, draft: Draft, at: Moment) -> Item:
         pinned=draft.pinned if sets("pinned") else before.pinned,
         flags=flags,
     )
+
+
+def _check_outreach(before: Item, draft: Draft) -> None:
+    """Raise ReadersTooWide when an item made from others would say what they say to more people than it does now."""
+    held = None if principals.EVERYONE in before.readers else {before.owner, *before.readers}
+    if draft.sets("readers") and held is not None and not held.issuperset(draft.readers):
+        raise ReadersTooWide(metadata={"id": before.id})
+    if draft.sets("sensitivity") and draft.sensitivity < before.sensitivity:
+        raise ReadersTooWide("An item made from others stays as sensitive as they are.", metadata={"id": before.id})
 
 
 def _next_expiry(before: Item, draft: Draft, state: State, now: datetime) -> datetime | None:
