@@ -36,12 +36,17 @@ _NOTE: Final = (
     " VALUES (%(tenant)s, %(holder)s, %(fact)s, %(source)s, %(user)s) ON CONFLICT DO NOTHING"
 )
 # Outside of any session a fact ends: seen again in another hour it is another row, which lasts as much longer.
-_NOTE_HOURLY: Final = _NOTE.replace(
-    "%(source)s", "%(source)s || to_char(clock_timestamp() AT TIME ZONE 'UTC', '\"@\"YYYY-MM-DD\"T\"HH24')"
-)
+_HOUR: Final = "to_char(clock_timestamp() AT TIME ZONE 'UTC', '\"@\"YYYY-MM-DD\"T\"HH24')"
+_NOTE_HOURLY: Final = _NOTE.replace("%(source)s", f"%(source)s || {_HOUR}")
 _NOTE_SAID: Final = (
     "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name, words)"
     " VALUES (%(tenant)s, %(holder)s, 'said', %(source)s, %(user)s, %(words)s) ON CONFLICT DO NOTHING"
+)
+_CARRY_OVER: Final = (
+    "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name)"
+    " SELECT DISTINCT tenant, %(holder)s, fact, /*source*/, %(user)s FROM core.session_facts"
+    " WHERE tenant = %(tenant)s AND holder = ANY (%(sessions)s::text[]) AND holder <> %(holder)s AND fact <> 'said'"
+    " ORDER BY 3, 4 ON CONFLICT DO NOTHING"
 )
 _HAND_ON: Final = (
     "INSERT INTO core.session_facts (tenant, holder, fact, source, user_name)"
@@ -114,6 +119,18 @@ def hand_on(tx: Tx, scope: Scope, session_id: str) -> None:
     """
     if not scope.alone and scope.session_id != session_id:
         tx.defer(_HAND_ON, {**holder_params(scope), "session": session_id, "user": scope.user})
+
+
+def carry_over(tx: Tx, scope: Scope, session_ids: Iterable[str]) -> None:
+    """Let the caller's session have seen what others have, at the end of the transaction that hands out what they hold.
+
+    A conversation washes nothing off either: an answer may repeat what a stranger wrote.
+    """
+    others = sorted({session_id for session_id in session_ids if session_id != scope.session_id})
+    if others:
+        source = "source" if scope.session_id else f"split_part(source, '@', 1) || {_HOUR}"
+        params = {"tenant": scope.tenant, "holder": holder_of(scope), "user": scope.user, "sessions": others}
+        tx.defer(_CARRY_OVER.replace("/*source*/", source), params)
 
 
 def note_said(tx: Tx, scope: Scope, keys: TenantKeys, *, session_id: str, message_id: str, text: str) -> None:

@@ -31,6 +31,7 @@ from memoryos_harness.adapters.postgres_due import PostgresDue
 from memoryos_harness.adapters.postgres_journal import PostgresJournal
 from memoryos_harness.adapters.postgres_news import PostgresNews
 from memoryos_harness.adapters.postgres_presence import PostgresPresence
+from memoryos_harness.adapters.postgres_search import PostgresSearch
 from memoryos_harness.adapters.postgres_sessions import PostgresSessions
 from memoryos_harness.adapters.postgres_tasks import PostgresTasks
 from memoryos_harness.adapters.procrastinate_queue import ProcrastinateWakeUps
@@ -66,7 +67,10 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         tasks = PostgresTasks(database, sealed, idempotency, ids, quiet_s=section.wake_up_grace_s)
         server = ground.server(
             [
-                (sessions_pb2_grpc.add_SessionsServicer_to_server, SessionsServicer(sessions, keys)),
+                (
+                    sessions_pb2_grpc.add_SessionsServicer_to_server,
+                    SessionsServicer(sessions, PostgresSearch(database, sealed), keys),
+                ),
                 (tasks_pb2_grpc.add_TasksServicer_to_server, TasksServicer(tasks, agents, news, keys)),
                 (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, holdings_of(sealed))),
             ]

@@ -10,19 +10,30 @@ DependencyUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from memoryos_core.canonical import JsonValue
 from memoryos_core.paging import PageTokens
 from memoryos_core.scope import Scope
+from memoryos_core.tokens import Identity
 
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.grants import Grant
 from memoryos_harness.domain.outcomes import CallOutcome
-from memoryos_harness.domain.sessions import Message, MessageDraft, Session
+from memoryos_harness.domain.revocations import Revocation
+from memoryos_harness.domain.sessions import (
+    Look,
+    Message,
+    MessageDraft,
+    MessageHit,
+    Session,
+    SessionPage,
+    SessionPlace,
+)
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import CallIds, Counters, Lease, Step, StepResult, Task, TaskEvent
 
@@ -56,10 +67,30 @@ class SessionStore(Protocol):
     async def list_messages(
         self, scope: Scope, session_id: str, *, after_sequence: int, limit: int
     ) -> tuple[Message, ...]:
-        """Give messages after a place, oldest first, or raise SessionNotFound."""
+        """Give messages after a place, oldest first, or raise SessionNotFound.
+
+        The scope's session has seen what this one has from then on.
+        """
+
+    async def list_sessions(
+        self, scope: Scope, *, all_users: bool, after: SessionPlace | None, limit: int
+    ) -> SessionPage:
+        """Give sessions after a place: the user's, or those of the whole tenant where the scope's roles oversee it."""
 
     async def history(self, scope: Scope, session_id: str, *, before_sequence: int, limit: int) -> tuple[Message, ...]:
         """Give the newest `limit` messages before a place, oldest first."""
+
+
+class MessageSearch(Protocol):
+    """Search by words in the sessions of one user, whatever else the scope's roles may see."""
+
+    async def search(self, scope: Scope, look: Look) -> tuple[MessageHit, ...]:
+        """Give the messages that hold most of the query's words by weight, best first, of equal ones the newest first.
+
+        Before it returns, the scope's session has seen what the sessions of the
+        hits have. A query without a word finds nothing. Searched are the
+        newest messages up to a limit of the adapter.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +349,41 @@ class TaskTokens(Protocol):
 
     async def check(self, claim: Claim) -> None:
         """Return when `mint` would give a token now; raise as it does otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedToken:
+    """A token, and when it expires at the latest."""
+
+    token: str
+    expire_time: datetime
+
+
+class TokenIssuer(Protocol):
+    """Makes tokens of agents that callers start by themselves."""
+
+    async def issue(self, caller: Identity, narrowed: Identity, *, audience: Collection[str], ttl_s: int) -> IssuedToken:
+        """Give a token of `narrowed` and keep its audit row, if nobody in it is revoked.
+
+        Raises AccessRevoked, and DependencyUnavailable when that cannot be
+        asked or no key is configured.
+        """
+
+    def keys(self) -> JsonValue:
+        """Give the public keys of these tokens and those of tasks, as a JWK set."""
+
+
+class RevocationStore(Protocol):
+    """Whom no token is made for any more, in one tenant."""
+
+    async def revoke(self, scope: Scope, subject: str, request: Request) -> Revocation:
+        """Give the revocation of `subject`, kept with its audit row, or the one of before."""
+
+    async def restore(self, scope: Scope, subject: str, request: Request) -> None:
+        """Take a revocation back, if there is one."""
+
+    async def list_newest(self, scope: Scope) -> tuple[Revocation, ...]:
+        """Give the newest revocations."""
 
 
 class AgentCatalog(Protocol):

@@ -15,6 +15,7 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 -- Takes the next places in a session; the row lock puts writers in order.
 UPDATE harness.sessions
 SET message_count = message_count + %(messages)s,
+    worded_count = worded_count + CASE WHEN worded_count = message_count THEN %(messages)s ELSE 0 END,
     turn_count = turn_count + %(turns)s,
     last_active_time = clock_timestamp()
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s

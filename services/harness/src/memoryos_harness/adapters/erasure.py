@@ -12,7 +12,7 @@ from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_rows import owner_scope
 
 _OWN: Final = "t.user_id = %(user)s"
-_TABLES: Final = ("due_tasks", "task_events", "steps", "tasks", "messages", "sessions")
+_TABLES: Final = ("due_tasks", "task_events", "steps", "tasks", "message_words", "messages", "sessions")
 _QUOTING: Final = (
     "SELECT id, user_id, item_ids, sealed_output FROM harness.steps"
     " WHERE tenant = %(tenant)s AND item_ids && %(ids)s::text[] LIMIT %(limit)s FOR UPDATE"

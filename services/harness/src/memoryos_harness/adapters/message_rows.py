@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
+from memoryos_core.search_words import text_tokens
 from memoryos_postgres import queries
 from memoryos_postgres.session_facts import hand_on, note_said
 from memoryos_postgres.transaction import Row, Tx
@@ -15,6 +18,9 @@ from memoryos_harness.domain.sessions import Message, MessageDraft, MessageRole
 from memoryos_harness.errors import SessionNotFound
 
 QUERIES = queries.load("memoryos_harness")
+SEARCH: Final = queries.load("memoryos_harness", "sessions.sql")
+WORDS_MAX: Final = 4_000
+"""Distinct words of one message that it is found by; of a longer one those of its beginning."""
 _CONTENT = "messages.content"
 
 
@@ -47,10 +53,23 @@ async def append_messages(
             "token_count": draft.token_count,
         }
         tx.defer(QUERIES["insert_message"], message)
+        await insert_words(tx, sealed, scope, message, draft.content)
         if draft.role is MessageRole.USER:
             keys = await sealed.tenant_keys(tx, scope)
             note_said(tx, scope, keys, session_id=session_id, message_id=message_id, text=draft.content)
     return first
+
+
+async def insert_words(tx: Tx, sealed: SealedColumns, scope: Scope, message: Mapping[str, Any], text: str) -> None:
+    """Keep the words of a message as hashes, at the end of the transaction."""
+    hashes = await sealed.word_hashes(tx, scope, list(islice(text_tokens(text), WORDS_MAX)))
+    row = {name: message[name] for name in ("session_id", "sequence", "role")}
+    tx.defer(SEARCH["insert_words"], {**row, "message_id": message["id"], "hashes": hashes})
+
+
+async def open_content(tx: Tx, sealed: SealedColumns, scope: Scope, message_id: str, content: bytes) -> str:
+    """Give what is said in a message."""
+    return await sealed.open_text(tx, scope, _CONTENT, message_id, content)
 
 
 async def read_message(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Message:
@@ -59,7 +78,7 @@ async def read_message(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) ->
         id=row["id"],
         sequence=row["sequence"],
         role=MessageRole(row["role"]),
-        content=await sealed.open_text(tx, scope, _CONTENT, row["id"], row["sealed_content"]),
+        content=await open_content(tx, sealed, scope, row["id"], row["sealed_content"]),
         tool_call_id=row["tool_call_id"],
         tool_name=row["tool_name"],
         token_count=row["token_count"],

@@ -9,11 +9,12 @@ from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
 from memoryos_postgres.idempotency import Idempotency
+from memoryos_postgres.session_facts import carry_over
 from memoryos_postgres.transaction import Row, Tx
 
-from memoryos_harness.adapters.message_rows import QUERIES, append_messages, read_message
+from memoryos_harness.adapters.message_rows import QUERIES, SEARCH, append_messages, read_message
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.domain.sessions import Message, MessageDraft, Session
+from memoryos_harness.domain.sessions import Message, MessageDraft, Session, SessionPage, SessionPlace
 from memoryos_harness.errors import SessionNotFound
 from memoryos_harness.ports import Request
 
@@ -65,7 +66,38 @@ class PostgresSessions:
         """See `SessionStore.list_messages`."""
         async with self._database.scoped(scope) as tx:
             await _existing(tx, session_id)
+            carry_over(tx, scope, [session_id])
             return await self._list(tx, scope, session_id, after=after_sequence, limit=limit)
+
+    async def list_sessions(
+        self, scope: Scope, *, all_users: bool, after: SessionPlace | None, limit: int
+    ) -> SessionPage:
+        """See `SessionStore.list_sessions`."""
+        whose = "" if all_users else " AND user_id = core.user_name()"
+        async with self._database.scoped(scope) as tx:
+            as_of = after.as_of if after else await tx.fetch_value(SEARCH["database_time"])
+            found: list[Row] = []
+            resting = after is None or after.last_active_time is not None
+            if resting:
+                before = {
+                    "before_time": after.last_active_time if after else "infinity",
+                    "before_id": after.id if after else "",
+                }
+                query = SEARCH["resting_sessions"].replace("/*whose*/", whose)
+                found = await tx.fetch_all(query, {"as_of": as_of, **before, "limit": limit + 1})
+            rest = found[:limit]
+            if len(found) > limit:
+                return _page(
+                    rest, SessionPlace(as_of=as_of, last_active_time=rest[-1]["last_active_time"], id=rest[-1]["id"])
+                )
+            query = SEARCH["moved_sessions"].replace("/*whose*/", whose)
+            after_id = "" if resting or after is None else after.id
+            params = {"as_of": as_of, "after_id": after_id, "limit": limit - len(rest) + 1}
+            moved = await tx.fetch_all(query, params)
+            shown = moved[: limit - len(rest)]
+            last = shown[-1]["id"] if shown else after_id
+            more = len(moved) > len(shown)
+            return _page([*rest, *shown], SessionPlace(as_of=as_of, last_active_time=None, id=last) if more else None)
 
     async def history(self, scope: Scope, session_id: str, *, before_sequence: int, limit: int) -> tuple[Message, ...]:
         """See `SessionStore.history`."""
@@ -109,3 +141,7 @@ def _session(row: Row) -> Session:
         last_active_time=row["last_active_time"],
         turn_count=row["turn_count"],
     )
+
+
+def _page(rows: list[Row], ended: SessionPlace | None) -> SessionPage:
+    return SessionPage(sessions=tuple(_session(row) for row in rows), next=ended)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memoryos_core.canonical import JsonValue, canonical_json, parse_json
 from memoryos_core.scope import Scope
 from memoryos_core.sealing import KeyRing, TenantKeys, aad, key_id_of, open_sealed, seal
+from memoryos_core.token_hashes import TokenHashes
 from memoryos_postgres.transaction import Tx
 
 JOURNAL_BYTES_MAX = 4 * 1024 * 1024
@@ -16,10 +19,15 @@ class SealedColumns:
 
     def __init__(self, keyring: KeyRing[Tx]) -> None:
         self._keyring = keyring
+        self._hashes = TokenHashes()
 
     async def tenant_keys(self, tx: Tx, scope: Scope) -> TenantKeys:
         """Give the keys of hashes of the scope's tenant."""
         return await self._keyring.tenant_keys(tx, scope.tenant)
+
+    async def word_hashes(self, tx: Tx, scope: Scope, words: Sequence[str]) -> list[int]:
+        """Give one hash per word, keyed by the scope's tenant."""
+        return self._hashes.of(await self.tenant_keys(tx, scope), words)
 
     async def seal_text(self, tx: Tx, scope: Scope, column: str, row_id: str, text: str) -> bytes:
         """Give the sealed form of a text."""

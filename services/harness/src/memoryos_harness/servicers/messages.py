@@ -11,7 +11,7 @@ from memoryos.type.v1 import common_pb2
 from memoryos_core.canonical import JsonValue, canonical_json
 from memoryos_telemetry import trace_id_of
 
-from memoryos_harness.domain.sessions import Message, MessageRole, Session
+from memoryos_harness.domain.sessions import Message, MessageHit, MessageRole, Session
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
 from memoryos_harness.domain.tasks import Step, Task
 from memoryos_harness.operations.watch_task import SeenEvent
@@ -46,6 +46,11 @@ def message_message(message: Message) -> sessions_pb2.Message:
         sequence=message.sequence,
         create_time=_time(message.create_time),
     )
+
+
+def hit_message(hit: MessageHit) -> sessions_pb2.MessageHit:
+    """Give the message of a hit."""
+    return sessions_pb2.MessageHit(session_id=hit.session_id, message=message_message(hit.message), score=hit.score)
 
 
 def task_message(task: Task) -> tasks_pb2.Task:

@@ -6,7 +6,6 @@ from typing import Final
 
 import grpc
 from memoryos.harness.v1 import sessions_pb2, sessions_pb2_grpc
-from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc import scope
 
 from memoryos_harness.domain.sessions import MessageDraft
@@ -14,9 +13,11 @@ from memoryos_harness.operations.append_messages import append_messages
 from memoryos_harness.operations.create_session import create_session
 from memoryos_harness.operations.get_session import get_session
 from memoryos_harness.operations.list_messages import list_messages
-from memoryos_harness.ports import PageKeys, SessionStore
-from memoryos_harness.servicers.messages import ROLES, message_message, session_message
-from memoryos_harness.servicers.requests import SequencePages, request_key
+from memoryos_harness.operations.list_sessions import list_sessions
+from memoryos_harness.operations.search_messages import search_messages
+from memoryos_harness.ports import MessageSearch, PageKeys, SessionStore
+from memoryos_harness.servicers.messages import ROLES, hit_message, message_message, session_message
+from memoryos_harness.servicers.requests import SequencePages, SessionPages, request_key
 
 _SERVICE: Final = "memoryos.harness.v1.Sessions"
 
@@ -24,9 +25,11 @@ _SERVICE: Final = "memoryos.harness.v1.Sessions"
 class SessionsServicer(sessions_pb2_grpc.SessionsServicer):
     """Parses, runs one operation, renders."""
 
-    def __init__(self, store: SessionStore, keys: PageKeys) -> None:
+    def __init__(self, store: SessionStore, search: MessageSearch, keys: PageKeys) -> None:
         self._store = store
+        self._search = search
         self._pages = SequencePages(keys, f"{_SERVICE}/ListMessages")
+        self._session_pages = SessionPages(keys, f"{_SERVICE}/ListSessions")
 
     async def CreateSession(
         self, request: sessions_pb2.CreateSessionRequest, context: grpc.aio.ServicerContext
@@ -77,11 +80,22 @@ class SessionsServicer(sessions_pb2_grpc.SessionsServicer):
     async def ListSessions(
         self, request: sessions_pb2.ListSessionsRequest, context: grpc.aio.ServicerContext
     ) -> sessions_pb2.ListSessionsResponse:
-        """Not served yet."""
-        raise DependencyUnavailable(metadata={"rpc": "ListSessions"})
+        """List sessions."""
+        who = scope()
+        after = await self._session_pages.start(who, request.all_users, request.page_token)
+        page = await list_sessions(
+            self._store, who, all_users=request.all_users, after=after, page_size=request.page_size
+        )
+        token = await self._session_pages.token(who, request.all_users, page.next) if page.next else ""
+        return sessions_pb2.ListSessionsResponse(
+            sessions=[session_message(session) for session in page.sessions], next_page_token=token
+        )
 
     async def SearchMessages(
         self, request: sessions_pb2.SearchMessagesRequest, context: grpc.aio.ServicerContext
     ) -> sessions_pb2.SearchMessagesResponse:
-        """Not served yet."""
-        raise DependencyUnavailable(metadata={"rpc": "SearchMessages"})
+        """Search messages."""
+        found = await search_messages(
+            self._search, scope(), query=request.query, top_k=request.top_k, role=ROLES.get(request.role)
+        )
+        return sessions_pb2.SearchMessagesResponse(hits=[hit_message(hit) for hit in found])
