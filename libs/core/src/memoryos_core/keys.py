@@ -127,6 +127,11 @@ class KeySet:
         temporary.write_text(json.dumps({"keys": [key.as_jwk() for key in self._keys.values()]}, indent=2) + "\n")
         temporary.replace(path)
 
+    def of_issuer(self, issuer: str, use: Use) -> tuple[PublicKey, ...]:
+        """Give the keys that an issuer may use so, by id."""
+        found = [key for key in self._keys.values() if key.issuer == issuer and key.use is use]
+        return tuple(sorted(found, key=lambda key: key.kid))
+
     def find(self, kid: str, use: Use) -> PublicKey | None:
         """Give the key of that id if it may be used so."""
         key = self._keys.get(kid)

@@ -72,7 +72,7 @@ class Revocations:
         return bool(await tx.execute(_RESTORE, (scope.tenant, hmac)))
 
     async def is_revoked(self, tx: Tx, tenant: str, subjects: Collection[str]) -> bool:
-        """Tell whether any of `subjects` is revoked, by the last statement of the transaction."""
+        """Tell whether any of `subjects` is revoked. What was deferred before is committed with the question."""
         if len(subjects) > SUBJECTS_MAX:
             raise ValueError(f"more than {SUBJECTS_MAX} subjects in one question")
         keys = await self._keyring.tenant_keys(tx, tenant)

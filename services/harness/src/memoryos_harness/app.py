@@ -8,8 +8,9 @@ import secrets
 from contextlib import AsyncExitStack
 
 from memoryos.erasure.v1 import erasure_pb2_grpc
-from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
+from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc, tokens_pb2_grpc
 from memoryos_core.config import Config, ConfigError
+from memoryos_core.keys import KeySet, PrivateKey
 from memoryos_core.sections import IdentitySection, PeersSection
 from memoryos_core.tokens import TokenSigner
 from memoryos_grpc import Channels, GrpcSection
@@ -26,11 +27,13 @@ from memoryos_harness.adapters.erasure import holdings_of
 from memoryos_harness.adapters.grpc_memory import GrpcMemory
 from memoryos_harness.adapters.grpc_reviews import GrpcReviews
 from memoryos_harness.adapters.grpc_tools import GrpcTools
+from memoryos_harness.adapters.issued_tokens import IssuedTokens
 from memoryos_harness.adapters.page_keys import TenantPageKeys
 from memoryos_harness.adapters.postgres_due import PostgresDue
 from memoryos_harness.adapters.postgres_journal import PostgresJournal
 from memoryos_harness.adapters.postgres_news import PostgresNews
 from memoryos_harness.adapters.postgres_presence import PostgresPresence
+from memoryos_harness.adapters.postgres_revocations import PostgresRevocations
 from memoryos_harness.adapters.postgres_search import PostgresSearch
 from memoryos_harness.adapters.postgres_sessions import PostgresSessions
 from memoryos_harness.adapters.postgres_tasks import PostgresTasks
@@ -43,6 +46,7 @@ from memoryos_harness.operations.sweep_tasks import SweepSettings, sweep_until
 from memoryos_harness.operations.task_run import RunPorts, RunSettings
 from memoryos_harness.servicers.sessions import SessionsServicer
 from memoryos_harness.servicers.tasks import TasksServicer
+from memoryos_harness.servicers.tokens import TokensServicer
 
 SERVICE = "harness"
 WORKER = "harness-worker"
@@ -72,6 +76,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
                     SessionsServicer(sessions, PostgresSearch(database, sealed), keys),
                 ),
                 (tasks_pb2_grpc.add_TasksServicer_to_server, TasksServicer(tasks, agents, news, keys)),
+                (tokens_pb2_grpc.add_TokensServicer_to_server, _tokens(ground, agents)),
                 (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, holdings_of(sealed))),
             ]
         )
@@ -81,6 +86,19 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+
+def _tokens(ground: Ground, agents: AgentFiles) -> TokensServicer:
+    identity = ground.config[IdentitySection]
+    issuer = IssuedTokens(
+        key=None if identity.task_key_file is None else PrivateKey.load(identity.task_key_file),
+        trusted=KeySet.load(identity.keys_file),
+        database=ground.database,
+        revocations=Revocations(ground.keyring),
+        clock=ground.clock,
+        ids=ground.ids,
+    )
+    return TokensServicer(issuer, PostgresRevocations(ground.database, ground.keyring), agents, ground.clock)
 
 
 async def work(config: Config, stop: asyncio.Event) -> None:

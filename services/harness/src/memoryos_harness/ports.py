@@ -362,7 +362,9 @@ class IssuedToken:
 class TokenIssuer(Protocol):
     """Makes tokens of agents that callers start by themselves."""
 
-    async def issue(self, caller: Identity, narrowed: Identity, *, audience: Collection[str], ttl_s: int) -> IssuedToken:
+    async def issue(
+        self, caller: Identity, narrowed: Identity, *, audience: Collection[str], ttl_s: int
+    ) -> IssuedToken:
         """Give a token of `narrowed` and keep its audit row, if nobody in it is revoked.
 
         Raises AccessRevoked, and DependencyUnavailable when that cannot be

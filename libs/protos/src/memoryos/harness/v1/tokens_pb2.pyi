@@ -40,11 +40,11 @@ class ExchangeTokenRequest(_message.Message):
 
     @_builtins.property
     def read_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ceiling of its reads; within the caller's."""
+        """Ceiling of its reads; within the caller's. None: it reads no memory."""
 
     @_builtins.property
     def write_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ceiling of its writes; within the caller's."""
+        """Ceiling of its writes; within the caller's. None: it writes no memory."""
 
     def __init__(
         self,
