@@ -86,7 +86,7 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 RETURNING state
 
 -- name: lock_task
-SELECT state, lease_epoch, stalled_attempts, lease_holder IS NOT NULL AS held,
+SELECT id, state, lease_epoch, stalled_attempts, lease_holder IS NOT NULL AS held,
     COALESCE(lease_expire_time > clock_timestamp(), false) AS live
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
@@ -104,7 +104,8 @@ SET state = %(state)s,
     event_count = event_count + %(events)s,
     stalled_attempts = CASE WHEN %(progress)s THEN 0 ELSE stalled_attempts + %(stalled)s END,
     deadline_time = deadline_time
-        + CASE WHEN %(parked)s THEN interval '0' ELSE COALESCE(clock_timestamp() - park_time, interval '0') END,
+        + CASE WHEN %(parked)s THEN interval '0' ELSE COALESCE(clock_timestamp() - park_time, interval '0') END
+        - make_interval(secs => %(charged_s)s),
     park_time = CASE WHEN %(parked)s THEN COALESCE(park_time, clock_timestamp()) END,
     lease_holder = CASE WHEN %(held)s THEN lease_holder END,
     lease_expire_time = CASE WHEN %(held)s THEN lease_expire_time END,
@@ -115,7 +116,47 @@ SET state = %(state)s,
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
     AND lease_epoch = %(epoch)s AND lease_holder IS NOT NULL
 RETURNING event_count, step_count, stalled_attempts, session_id, agent, agent_chain, traceparent,
-    update_time
+    update_time, parent_task_id
+
+-- name: lock_parent
+-- Before the row of the task itself: locks go from the top of a family to its bottom.
+SELECT id
+FROM harness.tasks
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = (
+    SELECT child.parent_task_id
+    FROM harness.tasks AS child
+    WHERE child.tenant = core.tenant() AND child.user_id = core.user_name() AND child.id = %(id)s
+)
+FOR UPDATE
+
+-- name: lock_children
+SELECT id, parent_task_id, state, lease_epoch, COALESCE(lease_expire_time > clock_timestamp(), false) AS live
+FROM harness.tasks
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND parent_task_id = ANY(%(ids)s) AND end_time IS NULL
+ORDER BY id
+FOR UPDATE
+
+-- name: living_children
+SELECT EXISTS (
+    SELECT
+    FROM harness.tasks
+    WHERE tenant = core.tenant() AND user_id = core.user_name() AND parent_task_id = %(id)s AND end_time IS NULL
+)
+
+-- name: waiting_parent
+-- The parent of a task that has ended, when it waits and nothing else that it waits for goes on.
+SELECT parent.id
+FROM harness.tasks AS child
+JOIN harness.tasks AS parent ON parent.tenant = child.tenant AND parent.id = child.parent_task_id
+WHERE child.tenant = core.tenant() AND child.user_id = core.user_name() AND child.id = %(id)s
+    AND parent.user_id = core.user_name() AND parent.state IN ('WAITING_TASK', 'CANCELLING')
+    AND parent.lease_holder IS NULL
+    AND NOT EXISTS (
+        SELECT
+        FROM harness.tasks AS other
+        WHERE other.tenant = core.tenant() AND other.user_id = core.user_name()
+            AND other.parent_task_id = parent.id AND other.end_time IS NULL
+    )
 
 -- name: release_task
 UPDATE harness.tasks
@@ -137,7 +178,7 @@ SET state = %(state)s,
     park_time = NULL,
     end_time = CASE WHEN %(ended)s THEN clock_timestamp() END
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
-RETURNING event_count, session_id
+RETURNING id, event_count, session_id, agent, agent_chain, parent_task_id
 
 -- name: insert_event
 INSERT INTO harness.task_events (tenant, task_id, sequence, user_id, state, step_id)

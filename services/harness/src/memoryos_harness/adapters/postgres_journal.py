@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from memoryos_audit import Actor, AuditEvent, Kind, Outcome, record
 from memoryos_core.canonical import JsonValue
-from memoryos_core.errors import InternalError, SealedKeyUnavailable
+from memoryos_core.errors import SealedKeyUnavailable
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
 from memoryos_postgres.transaction import Row, Tx
-from memoryos_telemetry.context import trace_id_of
 
 from memoryos_harness.adapters.message_rows import append_messages
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, owner_scope, read_step, wake
+from memoryos_harness.adapters.task_families import TaskFamilies
+from memoryos_harness.adapters.task_moves import TaskMoves, id_columns, scope_of
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, owner_scope, read_step, wake
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.grants import grant_from_json
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
-from memoryos_harness.domain.states import (
-    ENDED,
-    STATE_OF_STEP,
-    StepKind,
-    StepState,
-    TaskState,
-    may_become,
-)
+from memoryos_harness.domain.states import STATE_OF_STEP, StepKind, StepState, TaskState
 from memoryos_harness.domain.tasks import CallIds, Counters, Lease, Step, StepResult
-from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.errors import LeaseLost
 from memoryos_harness.ports import Claim
 
 STEPS_MAX = 500
@@ -43,6 +34,8 @@ class PostgresJournal:
         self._sealed = sealed
         self._ids = ids
         self._quiet_s = quiet_s
+        self._families = TaskFamilies(sealed, quiet_s=quiet_s)
+        self._moves = TaskMoves(sealed, self._families)
 
     async def claim(self, tenant: str, task_id: str, *, holder: str, lease_s: float) -> Claim | None:
         """See `TaskJournal.claim`."""
@@ -66,7 +59,7 @@ class PostgresJournal:
 
     async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
         """See `TaskJournal.heartbeat`."""
-        async with self._database.scoped(_scope(lease)) as tx:
+        async with self._database.scoped(scope_of(lease)) as tx:
             state = await tx.fetch_value(
                 QUERIES["extend_lease"], {"id": lease.task_id, "epoch": lease.epoch, "lease_s": lease_s}
             )
@@ -78,10 +71,10 @@ class PostgresJournal:
 
     async def begin(self, lease: Lease, *, kind: StepKind, target: str, given: JsonValue) -> Step:
         """See `TaskJournal.begin`."""
-        scope = _scope(lease)
+        scope = scope_of(lease)
         async with self._database.scoped(scope) as tx:
             step_id = self._ids.new("step")
-            moved = await self._move(tx, lease, STATE_OF_STEP[kind], step_id=step_id, steps=1)
+            moved = await self._moves.move(tx, lease, STATE_OF_STEP[kind], step_id=step_id, steps=1)
             tx.defer(
                 QUERIES["insert_step"],
                 {
@@ -111,16 +104,16 @@ class PostgresJournal:
 
     async def resume(self, lease: Lease, step: Step) -> Step:
         """See `TaskJournal.resume`."""
-        async with self._database.scoped(_scope(lease)) as tx:
-            await self._move(tx, lease, STATE_OF_STEP[step.kind], step_id=step.id)
+        async with self._database.scoped(scope_of(lease)) as tx:
+            await self._moves.move(tx, lease, STATE_OF_STEP[step.kind], step_id=step.id)
             tx.defer(QUERIES["restart_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch})
             return step
 
     async def finish_step(self, lease: Lease, step: Step, result: StepResult, *, responding: bool = False) -> None:
         """See `TaskJournal.finish_step`."""
-        async with self._database.scoped(_scope(lease)) as tx:
+        async with self._database.scoped(scope_of(lease)) as tx:
             wanted = TaskState.RESPONDING if responding else STATE_OF_STEP[step.kind]
-            await self._move(
+            await self._moves.move(
                 tx,
                 lease,
                 wanted,
@@ -130,71 +123,81 @@ class PostgresJournal:
                 calls=result.call_count,
                 progress=result.state is StepState.DONE or step.kind is StepKind.TOOL_CALL,
             )
-            await self._close_step(tx, lease, step.id, result)
+            await self._moves.close_step(tx, lease, step.id, result)
 
     async def park(self, lease: Lease, step: Step, ids: CallIds, *, wake_after_s: float) -> None:
         """See `TaskJournal.park`."""
-        scope = _scope(lease)
+        scope = scope_of(lease)
         async with self._database.scoped(scope) as tx:
-            row = await self._lock(tx, lease)
+            row = await self._moves.lock(tx, lease)
             if row["state"] == TaskState.WAITING_REVIEW:
-                await self._release(tx, lease)
+                await self._moves.release(tx, lease)
             else:
-                await self._move(
+                await self._moves.move(
                     tx, lease, TaskState.WAITING_REVIEW, step_id=step.id, held=False, parked=True, progress=True
                 )
                 tx.defer(
-                    QUERIES["park_step"], {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch, **_ids(ids)}
+                    QUERIES["park_step"],
+                    {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch, **id_columns(ids)},
                 )
             wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
 
     async def succeed(self, lease: Lease, text: str) -> None:
         """See `TaskJournal.succeed`."""
-        scope = _scope(lease)
+        scope = scope_of(lease)
         async with self._database.scoped(scope) as tx:
-            row = await self._lock(tx, lease)
+            await self._families.lock_parent(tx, lease.task_id)
+            row = await self._moves.lock(tx, lease)
             if row["state"] != TaskState.RESPONDING:
-                await self._move(tx, lease, TaskState.RESPONDING)
+                await self._moves.move(tx, lease, TaskState.RESPONDING)
             sealed = await self._sealed.seal_text(tx, scope, "tasks.output", lease.task_id, text)
-            moved = await self._move(tx, lease, TaskState.SUCCEEDED, held=False, sealed_output=sealed)
-            answer = MessageDraft(role=MessageRole.ASSISTANT, content=text)
-            await append_messages(tx, self._sealed, self._ids, scope, moved["session_id"], [answer])
-            self._ended(tx, lease, moved, TaskState.SUCCEEDED, "")
+            moved = await self._moves.move(tx, lease, TaskState.SUCCEEDED, held=False, sealed_output=sealed)
+            if moved["parent_task_id"] is None:
+                answer = MessageDraft(role=MessageRole.ASSISTANT, content=text)
+                await append_messages(tx, self._sealed, self._ids, scope, moved["session_id"], [answer])
+            await self._moves.ended(tx, lease, moved, TaskState.SUCCEEDED, "")
 
     async def fail(
         self, lease: Lease, *, code: str, message: str, retry_after_s: float, attempts_max: int
     ) -> TaskState:
         """See `TaskJournal.fail`."""
-        scope = _scope(lease)
+        scope = scope_of(lease)
         async with self._database.scoped(scope) as tx:
-            row = await self._lock(tx, lease)
+            await self._families.lock_parent(tx, lease.task_id)
+            row = await self._moves.lock(tx, lease)
             if row["stalled_attempts"] + 1 >= attempts_max:
-                await self._die(tx, lease, code, message)
+                await self._moves.die(tx, lease, code, message)
                 return TaskState.DEAD
-            await self._move(tx, lease, TaskState.FAILED, held=False, stalled=1, error_code=code, error_message=message)
+            await self._moves.move(
+                tx, lease, TaskState.FAILED, held=False, stalled=1, error_code=code, error_message=message
+            )
             wake(tx, scope, lease.task_id, WakeUp(retry_after_s, self._quiet_s))
             return TaskState.FAILED
 
     async def die(self, lease: Lease, *, code: str, message: str) -> None:
         """See `TaskJournal.die`."""
-        async with self._database.scoped(_scope(lease)) as tx:
-            await self._die(tx, lease, code, message)
+        async with self._database.scoped(scope_of(lease)) as tx:
+            await self._moves.die(tx, lease, code, message)
 
     async def end_cancelled(self, lease: Lease) -> None:
         """See `TaskJournal.end_cancelled`."""
-        async with self._database.scoped(_scope(lease)) as tx:
-            row = await self._lock(tx, lease)
+        async with self._database.scoped(scope_of(lease)) as tx:
+            await self._families.lock_parent(tx, lease.task_id)
+            row = await self._moves.lock(tx, lease)
             if row["state"] != TaskState.CANCELLING:
                 raise LeaseLost  # ended by the one who asked
-            moved = await self._move(tx, lease, TaskState.CANCELLED, held=False, keep_cancelling=True)
-            await self._give_up_steps(tx, lease, "cancelled")
-            self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
+            if await self._families.living_children(tx, lease.task_id):
+                await self._moves.release(tx, lease)  # the end of the last one wakes it
+                return
+            moved = await self._moves.move(tx, lease, TaskState.CANCELLED, held=False, keep_cancelling=True)
+            await self._moves.give_up_steps(tx, lease, "cancelled")
+            await self._moves.ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
 
     async def release(self, lease: Lease, *, after_s: float = 0.0, stalled: bool = False) -> None:
         """See `TaskJournal.release`."""
-        scope = _scope(lease)
+        scope = scope_of(lease)
         async with self._database.scoped(scope) as tx:
-            await self._release(tx, lease, stalled=int(stalled))
+            await self._moves.release(tx, lease, stalled=int(stalled))
             wake(tx, scope, lease.task_id, WakeUp(after_s, self._quiet_s))
 
     async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
@@ -219,123 +222,14 @@ class PostgresJournal:
             traceparent=row["traceparent"],
         )
 
-    async def _lock(self, tx: Tx, lease: Lease) -> Row:
-        row = await tx.fetch_one(QUERIES["lock_task"], {"id": lease.task_id})
-        if row is None:
-            raise LeaseLost
-        return row
-
-    async def _move(
-        self,
-        tx: Tx,
-        lease: Lease,
-        wanted: TaskState,
-        *,
-        step_id: str = "",
-        keep_cancelling: bool = False,
-        held: bool = True,
-        parked: bool = False,
-        progress: bool = False,
-        **changes: Any,
-    ) -> Row:
-        """Change the task under the fence and add the event; give the row's counters.
-
-        Raises LeaseLost when the epoch is another one, and CancelRequested when
-        the task was asked to stop, unless `keep_cancelling`.
-        """
-        row = await self._lock(tx, lease)
-        before, after = TaskState(row["state"]), wanted
-        if before is TaskState.CANCELLING and wanted is not TaskState.CANCELLED:
-            after = before
-        elif not may_become(before, wanted):
-            if before in ENDED or row["lease_epoch"] != lease.epoch or not row["held"]:
-                raise LeaseLost  # it went on without us
-            raise InternalError(f"a task does not go from {before} to {wanted}")
-        values = {
-            "id": lease.task_id, "epoch": lease.epoch, "state": str(after), "held": held, "parked": parked,
-            "progress": progress, "ended": after in ENDED, "events": 1, "steps": 0, "tokens": 0, "calls": 0,
-            "stalled": 0, "error_code": "", "error_message": "", "sealed_output": None, **changes,
-        }  # fmt: skip
-        moved = await tx.fetch_one(QUERIES["move_task"], values)
-        if moved is None:
-            raise LeaseLost
-        if after is not wanted and not keep_cancelling:
-            raise CancelRequested  # the transaction is undone with it
-        add_event(tx, _scope(lease), lease.task_id, moved["event_count"], after, step_id)
-        return moved
-
-    async def _close_step(self, tx: Tx, lease: Lease, step_id: str, result: StepResult) -> None:
-        scope = _scope(lease)
-        tx.defer(
-            QUERIES["finish_step"],
-            {
-                "task_id": lease.task_id,
-                "id": step_id,
-                "state": str(result.state),
-                "sealed_output": await self._sealed.seal_json(tx, scope, "steps.output", step_id, result.output),
-                "item_ids": list(result.item_ids),
-                "epoch": lease.epoch,
-                **_ids(result.ids),
-            },
-        )
-
-    async def _give_up_steps(self, tx: Tx, lease: Lease, why: str) -> None:
-        """Close what was under way: its outcome is not known here, and nobody asks again."""
-        for row in await tx.fetch_all(QUERIES["open_steps"], {"task_id": lease.task_id}):
-            sealed = await self._sealed.seal_json(
-                tx, _scope(lease), "steps.output", row["id"], {"outcome": "UNKNOWN", "error": why}
-            )
-            tx.defer(QUERIES["give_up_step"], {
-                "task_id": lease.task_id, "id": row["id"], "state": str(StepState.FAILED), "sealed_output": sealed,
-                "epoch": lease.epoch,
-            })  # fmt: skip
-
-    async def _release(self, tx: Tx, lease: Lease, *, stalled: int = 0) -> None:
-        values = {"id": lease.task_id, "epoch": lease.epoch, "stalled": stalled}
-        if not await tx.execute(QUERIES["release_task"], values):
-            raise LeaseLost
-
     async def _end_unreadable(self, tx: Tx, lease: Lease, state: TaskState) -> None:
         """End a task that nobody can carry on: no new key is made for an erased user to say so."""
         if state is TaskState.CANCELLING:
-            moved = await self._move(tx, lease, TaskState.CANCELLED, held=False)
-            self._ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
+            moved = await self._moves.move(tx, lease, TaskState.CANCELLED, held=False)
+            await self._moves.ended(tx, lease, moved, TaskState.CANCELLED, str(TaskState.CANCELLED))
         else:
-            code = SealedKeyUnavailable.reason.lower()
-            message = "What the task needs was erased."
-            moved = await self._move(tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message)
-            self._ended(tx, lease, moved, TaskState.DEAD, code)
-
-    async def _die(self, tx: Tx, lease: Lease, code: str, message: str) -> None:
-        moved = await self._move(tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message)
-        await self._give_up_steps(tx, lease, code)
-        self._ended(tx, lease, moved, TaskState.DEAD, code)
-
-    def _ended(self, tx: Tx, lease: Lease, moved: Row, state: TaskState, reason: str) -> None:
-        tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
-        event = AuditEvent(
-            kind=Kind.TASK_FINISHED,
-            actor=Actor(
-                tenant=lease.tenant,
-                user=lease.user,
-                principal=f"agent:{lease.user}/{moved['agent']}",
-                chain=(*moved["agent_chain"], moved["agent"]),
-                session_id=moved["session_id"],
-                task_id=lease.task_id,
-            ),
-            service="harness",
-            outcome=Outcome.OK if state is TaskState.SUCCEEDED else Outcome.ERROR,
-            reason=reason,
-            target_type="task",
-            target_ids=[lease.task_id],
-            trace_id=trace_id_of(moved["traceparent"]),
-        )
-        record(tx, event)
-
-
-def _scope(lease: Lease) -> Scope:
-    return owner_scope(lease.tenant, lease.user)
-
-
-def _ids(ids: CallIds) -> dict[str, str]:
-    return {"call_id": ids.call_id, "decision_id": ids.decision_id, "review_id": ids.review_id}
+            code, message = SealedKeyUnavailable.reason.lower(), "What the task needs was erased."
+            moved = await self._moves.move(
+                tx, lease, TaskState.DEAD, held=False, error_code=code, error_message=message
+            )
+            await self._moves.ended(tx, lease, moved, TaskState.DEAD, code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memoryos_audit import Actor, AuditEvent, Kind, Outcome, record
+from memoryos_audit import Actor, AuditEvent, Kind, record
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
@@ -13,16 +13,14 @@ from memoryos_postgres.transaction import Tx
 
 from memoryos_harness.adapters.message_rows import append_messages
 from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, read_event, read_step, read_task, wake
 from memoryos_harness.domain.grants import extended, grant_to_json
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
-from memoryos_harness.domain.states import ENDED, StepState, TaskState
+from memoryos_harness.domain.states import ENDED, TaskState
 from memoryos_harness.domain.tasks import Step, Task, TaskEvent
 from memoryos_harness.errors import TaskEnded, TaskNotFound
 from memoryos_harness.ports import NewTask, Request
-
-NOT_KNOWN = {"outcome": "UNKNOWN", "error": "cancelled"}
-"""Output of a step that was under way when its task was ended from outside."""
 
 
 class PostgresTasks:
@@ -36,6 +34,7 @@ class PostgresTasks:
         self._idempotency = idempotency
         self._ids = ids
         self._quiet_s = quiet_s
+        self._families = TaskFamilies(sealed, quiet_s=quiet_s)
 
     async def submit(self, scope: Scope, task: NewTask, request: Request) -> Task:
         """See `TaskStore.submit`."""
@@ -118,7 +117,8 @@ class PostgresTasks:
         tx.defer(QUERIES["insert_task"], {**values, "question_sequence": place})
 
     async def _cancel(self, tx: Tx, scope: Scope, task_id: str, request: Request) -> None:
-        """CANCELLING; and CANCELLED in the same transaction when no worker lives that could end it."""
+        """CANCELLING, and all below it; CANCELLED in the same transaction where no worker lives that could end it."""
+        await self._families.lock_parent(tx, task_id)
         row = await tx.fetch_one(QUERIES["lock_task"], {"id": task_id})
         if row is None:
             raise TaskNotFound
@@ -127,28 +127,9 @@ class PostgresTasks:
             return
         if state in ENDED:
             raise TaskEnded
-        if state is not TaskState.CANCELLING:
-            await self._move(tx, scope, task_id, TaskState.CANCELLING)
-        if not row["live"]:
-            for step in await tx.fetch_all(QUERIES["open_steps"], {"task_id": task_id}):
-                await self._close_step(tx, scope, task_id, step["id"], row["lease_epoch"])
-            session_id = await self._move(tx, scope, task_id, TaskState.CANCELLED)
-            tx.defer(QUERIES["clear_due"], {"task_id": task_id})
-            record(tx, _finished(scope, task_id, session_id, request.rpc))
-
-    async def _move(self, tx: Tx, scope: Scope, task_id: str, state: TaskState) -> str:
-        row = await tx.fetch_one(
-            QUERIES["cancel_task"], {"id": task_id, "state": str(state), "ended": state is TaskState.CANCELLED}
-        )
-        assert row is not None
-        add_event(tx, scope, task_id, row["event_count"], state)
-        return str(row["session_id"])
-
-    async def _close_step(self, tx: Tx, scope: Scope, task_id: str, step_id: str, epoch: int) -> None:
-        sealed = await self._sealed.seal_json(tx, scope, "steps.output", step_id, dict(NOT_KNOWN))
-        tx.defer(QUERIES["give_up_step"], {
-            "task_id": task_id, "id": step_id, "state": str(StepState.FAILED), "sealed_output": sealed, "epoch": epoch,
-        })  # fmt: skip
+        held = await self._families.stop_below(tx, scope, task_id, request.rpc) or row["live"]
+        if await self._families.stop(tx, scope, row, request.rpc, held=held):
+            await self._families.wake_parent(tx, scope, task_id)
 
 
 def _audit(kind: Kind, scope: Scope, task_id: str, session_id: str, rpc: str, version: str) -> AuditEvent:
@@ -161,19 +142,4 @@ def _audit(kind: Kind, scope: Scope, task_id: str, session_id: str, rpc: str, ve
         target_ids=[task_id],
         task_id=task_id,
         attributes={"session_id": session_id, "agent_version": version},
-    )
-
-
-def _finished(scope: Scope, task_id: str, session_id: str, rpc: str) -> AuditEvent:
-    return AuditEvent(
-        kind=Kind.TASK_FINISHED,
-        actor=Actor.of(scope),
-        service="harness",
-        method=rpc,
-        outcome=Outcome.ERROR,
-        reason=str(TaskState.CANCELLED),
-        target_type="task",
-        target_ids=[task_id],
-        task_id=task_id,
-        attributes={"session_id": session_id},
     )

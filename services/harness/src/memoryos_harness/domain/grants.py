@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from memoryos_core.canonical import JsonValue
 from memoryos_core.delegation import ChainBroken, Link, checked_chain
+from memoryos_core.errors import NotAllowed
+from memoryos_core.paths import MemoryPath, PathInvalid
 from memoryos_core.tokens import Identity, narrow
 
-from memoryos_harness.domain.agents import Agent, expand_paths
+from memoryos_harness.domain.agents import PATHS_MAX, Agent, expand_paths
 
 TOKEN_TTL_S: Final = 300
 AUDIENCE: Final = frozenset({"memoryfs", "tool-gateway", "policy"})
@@ -33,7 +35,8 @@ def granted(identity: Identity) -> Grant:
 def extended(grant: Grant, agent: Agent, *, session_id: str, task_id: str) -> Grant:
     """Give the grant of the task of an agent that works for the last link of `grant`.
 
-    Its ceilings are the agent file's places for this user. Raises NotAllowed
+    Its ceilings are the agent file's places for this user, and the task's own
+    working memory where the last link reaches it. Raises NotAllowed
     when one of them lies outside of what the last link reaches.
     """
     last = grant[-1]
@@ -45,15 +48,38 @@ def narrowed(grant: Identity, agent: Agent, *, session_id: str, task_id: str) ->
     """Give the identity of the agent that works for `grant`; see `extended`."""
     read = expand_paths(agent.memory.read, tenant=grant.tenant, user=grant.user)
     write = expand_paths(agent.memory.write, tenant=grant.tenant, user=grant.user)
+    working = _working_place(grant, task_id) if max(len(read), len(write)) < PATHS_MAX else ()
     narrow_identity = narrow(
         grant,
         agent=agent.name,
         session_id=session_id,
         task_id=task_id,
-        read_paths={str(path) for path in read},
-        write_paths={str(path) for path in write},
+        read_paths={str(path) for path in (*read, *working)},
+        write_paths={str(path) for path in (*write, *working)},
     )
     return replace(narrow_identity, expire_time=grant.expire_time)
+
+
+def _working_place(grant: Identity, task_id: str) -> tuple[MemoryPath, ...]:
+    """Give the place of a task's own working memory, below that of the task it works for; none out of reach."""
+    above = working_place_of(grant)
+    try:
+        top = MemoryPath.parse(f"/tenants/{grant.tenant}/memory/working/{grant.user}") if above is None else above
+        place = MemoryPath.parse(f"{top}/{task_id}")
+    except PathInvalid:
+        return ()
+    ceilings = (grant.read_paths, grant.write_paths)
+    reached = all(paths is None or any(MemoryPath.parse(path).contains(place) for path in paths) for paths in ceilings)
+    return (place,) if task_id and "/" not in grant.user and reached else ()
+
+
+def working_place_of(identity: Identity) -> MemoryPath | None:
+    """Give the place of a task's own working memory, None for who has none."""
+    if not identity.task_id:
+        return None
+    prefix, suffix = f"/tenants/{identity.tenant}/memory/working/", f"/{identity.task_id}"
+    own = [path for path in identity.write_paths or () if path.startswith(prefix) and path.endswith(suffix)]
+    return MemoryPath.parse(own[0]) if own else None
 
 
 def identity_of_task(grant: Grant, *, tenant: str, user: str, session_id: str, task_id: str) -> Identity:
@@ -77,7 +103,11 @@ def grant_from_json(kept: Any, agent: Agent, *, session_id: str, task_id: str) -
     """Give the grant that `grant_to_json` kept; one of before is extended by the task's agent."""
     if "links" in kept:
         return tuple(_link_from_json(claims) for claims in kept["links"])
-    return extended(granted(_identity_from_json(kept)), agent, session_id=session_id, task_id=task_id)
+    root = granted(_identity_from_json(kept))
+    try:
+        return extended(root, agent, session_id=session_id, task_id=task_id)
+    except NotAllowed:
+        return root  # the agent asks for more: no token is made from it
 
 
 def _link_to_json(link: Link) -> JsonValue:
