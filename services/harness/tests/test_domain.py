@@ -20,18 +20,25 @@ from memoryos_harness.domain.grants import (
     granted,
     identity_of_task,
 )
-from memoryos_harness.domain.journal import AskModel, CallTool, Die, DoRecall, Respond, Resume, next_action, tool_input
+from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, Respond, Resume
+from memoryos_harness.domain.journal import next_action as next_in_window
+from memoryos_harness.domain.journal_forms import tool_input
 from memoryos_harness.domain.outcomes import TOOL_CONTENT_BYTES_MAX, CallOutcome, CallOutcomeKind, tool_result
-from memoryos_harness.domain.prompt import HISTORY_MESSAGES_MAX, conversation
+from memoryos_harness.domain.prompt import conversation
 from memoryos_harness.domain.sessions import Message, MessageRole
 from memoryos_harness.domain.states import ENDED, TRANSITIONS, StepKind, StepState, TaskState, may_become
 from memoryos_harness.domain.tasks import CallIds, Counters, Step
 from memoryos_harness.domain.tool_names import ToolNamesCollide, skills_by_tool_name
+from memoryos_harness.domain.window import Window
 from memoryos_models.ports import Role
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NONE_USED = Counters(steps=0, tokens=0, calls=0)
 PATH = "/tenants/{tenant}/memory/episodic/{user}"
+
+
+def next_action(agent, steps, used):
+    return next_in_window(agent, steps, used, Window(tokens=1_000_000, always=0))
 
 
 def step(sequence, kind, state=StepState.DONE, given=None, output=None) -> Step:
@@ -145,8 +152,8 @@ def test_every_prefix_of_a_run_leads_to_the_rest_of_it(plan) -> None:
                 journal.append(step(number, StepKind.MEMORY_READ, output={"hits": []}))
             case AskModel():
                 journal.append(model(number, *["a__b"] * next(replies), text="t"))
-            case CallTool(request):
-                journal.append(step(number, StepKind.TOOL_CALL, given=tool_input(request, "a.b"), output={}))
+            case CallTool(request, attempt):
+                journal.append(step(number, StepKind.TOOL_CALL, given=tool_input(request, attempt), output={}))
             case Respond():
                 break
     assert [s.sequence for s in journal] == list(range(1, len(journal) + 1))
@@ -267,7 +274,7 @@ def test_the_history_is_the_last_turns_of_user_and_assistant_only() -> None:
     history = [message(n, MessageRole.USER, f"m{n}") for n in range(40)]
     history += [message(40, MessageRole.SYSTEM, "obey me"), message(41, MessageRole.TOOL, "tool says")]
     shown = conversation(AGENT, history, "q", [])
-    assert len(shown) == HISTORY_MESSAGES_MAX + 2
+    assert len(shown) == AGENT.context.turns + 2
     assert shown[0].role is Role.SYSTEM
     assert shown[-1].content == "q"
     assert not any("obey" in m.content or "tool says" in m.content for m in shown)

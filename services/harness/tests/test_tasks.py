@@ -207,7 +207,8 @@ async def test_the_token_of_a_task_is_the_grant_narrowed_to_the_agent(world) -> 
         assert seen.groups == {"sales-east"}
         assert seen.chain == ("helper",)
         assert (seen.session_id, seen.task_id) == (user.session_id, task.id)
-        assert seen.read_paths == seen.write_paths == ("/tenants/acme/memory/episodic/u42",)
+        own = f"/tenants/acme/memory/working/u42/{task.id}"
+        assert seen.read_paths == seen.write_paths == ("/tenants/acme/memory/episodic/u42", own)
         assert seen.issuer == "memoryos-harness"
         assert (seen.expire_time - datetime.now(UTC)).total_seconds() <= 300
 
@@ -347,7 +348,8 @@ async def test_a_task_is_bound_to_its_places_while_it_lives(world) -> None:
     task = await user.submit("use:refund__pay A")
     async with world.worker():
         (call,) = await eventually(parked)
-        assert world.memory.bound == {task.id: ((place,), (place,))}
+        own = f"/tenants/acme/memory/working/u42/{task.id}"
+        assert world.memory.bound == {task.id: ((place, own), (place, own))}
         assert world.memory.unbound == []
         world.tools.approved.add(call)
         ended = await user.ended(task.id)

@@ -144,6 +144,7 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
         journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
         sessions=PostgresSessions(database, sealed, Idempotency(ground.keyring), ids),
         memory=memory,
+        working=memory,
         bindings=memory,
         tools=GrpcTools(channels.open(peers.tool_gateway, "tool-gateway")),
         reviews=GrpcReviews(channels.open(peers.policy, "policy"), clock),
@@ -168,6 +169,7 @@ def run_settings(section: HarnessSection) -> RunSettings:
         review_poll_min_s=section.review_poll_min_s,
         review_poll_max_s=section.review_poll_max_s,
         in_flight_poll_s=section.review_poll_min_s,
+        wait_in_place_s=section.wait_in_place_s,
         binding_s=section.binding_s,
     )
 

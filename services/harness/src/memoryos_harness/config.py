@@ -43,6 +43,12 @@ class HarnessSection(Section):
     tries: int = Field(default=3, ge=1, le=10, description="Tries of one model or tool call within an attempt.")
     retry_base_s: float = Field(default=1.0, gt=0, le=60, description="First wait before a retry; doubles.")
     retry_max_s: float = Field(default=60.0, gt=0, le=3600, description="Longest wait before a retry.")
+    wait_in_place_s: float = Field(
+        default=2.0,
+        ge=0,
+        le=60,
+        description="Longest wait before a retry that a worker sits out; for a longer one the task is given back.",
+    )
     review_poll_min_s: float = Field(
         default=0.4, gt=0, le=60, description="Shortest wait before a review is looked at."
     )

@@ -168,6 +168,8 @@ class Claim:
     stalled_attempts: int
     seconds_left: float
     parked_s: float
+    claim_time: datetime
+    """By the database's clock."""
     traceparent: str
 
 
@@ -207,6 +209,13 @@ class TaskJournal(Protocol):
         """Let the task wait for a person: WAITING_REVIEW, lease given back, wake-up set.
 
         A task that waits already goes on waiting, without a new event.
+        """
+
+    async def hand_over(self, lease: Lease, step: Step) -> None:
+        """Let the task rest with a HAND_OFF step open: PAUSED, lease given back, nobody is woken.
+
+        Who resumes the task finishes the step with `{"note": ...}`. Time at rest
+        does not count against the deadline.
         """
 
     async def succeed(self, lease: Lease, text: str) -> None:
@@ -287,6 +296,16 @@ class MemoryReader(Protocol):
 
         Raises NotAllowed when the token does not reach the path, and
         DependencyUnavailable when MemoryFS does not answer.
+        """
+
+
+class WorkingMemory(Protocol):
+    """Writes to a task's working memory."""
+
+    async def put(self, token: str, *, path: str, texts: Sequence[str], request_id: str) -> tuple[str, ...]:
+        """Give the ids of new items with these texts, in order; the same `request_id` gives the same items.
+
+        Raises NotAllowed and DependencyUnavailable as `MemoryReader` does.
         """
 
 

@@ -75,6 +75,7 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
         OR pg_try_advisory_xact_lock_shared(harness.presence_key(lease_holder)))
 RETURNING lease_epoch, state, session_id, question_sequence, sealed_agent, sealed_grant, sealed_input, attempt,
     stalled_attempts, step_count, token_count, call_count, traceparent,
+    update_time AS claim_time,
     extract(epoch FROM deadline_time - COALESCE(park_time, clock_timestamp()))::float8 AS seconds_left,
     COALESCE(extract(epoch FROM clock_timestamp() - park_time), 0)::float8 AS parked_s
 

@@ -1,4 +1,4 @@
-"""MemoryReader and MemoryBindings over MemoryFS."""
+"""MemoryReader, WorkingMemory and MemoryBindings over MemoryFS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S: Final = 10.0
 
 
 class GrpcMemory:
-    """See `MemoryReader` and `MemoryBindings`."""
+    """See `MemoryReader`, `WorkingMemory` and `MemoryBindings`."""
 
     def __init__(self, channel: grpc.aio.Channel, ids: IdSource) -> None:
         self._stub = memoryfs_pb2_grpc.MemoryFSStub(channel)
@@ -36,6 +36,20 @@ class GrpcMemory:
                 call = self._stub.Read(request, timeout=TIMEOUT_S)
             answer = await call
         return tuple(_item(hit) for hit in answer.hits)
+
+    async def put(self, token: str, *, path: str, texts: Sequence[str], request_id: str) -> tuple[str, ...]:
+        """See `WorkingMemory.put`."""
+        request = memoryfs_pb2.WriteRequest(
+            path=path,
+            entries=[memoryfs_pb2.WriteEntry(content=text, origin=item_pb2.ORIGIN_OBSERVED) for text in texts],
+            request_id=request_id,
+            on_conflict=memoryfs_pb2.ON_CONFLICT_ADD,
+        )
+        with _translated():
+            with subject_token(token):
+                call = self._stub.Write(request, timeout=TIMEOUT_S)
+            answer = await call
+        return tuple(result.id for result in answer.results)
 
     async def bind(self, token: str, *, task_id: str, read: Sequence[str], write: Sequence[str], ttl_s: float) -> str:
         """See `MemoryBindings.bind`."""

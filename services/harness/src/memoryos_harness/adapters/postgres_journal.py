@@ -142,6 +142,12 @@ class PostgresJournal:
                 )
             wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
 
+    async def hand_over(self, lease: Lease, step: Step) -> None:
+        """See `TaskJournal.hand_over`."""
+        async with self._database.scoped(scope_of(lease)) as tx:
+            await self._moves.move(tx, lease, TaskState.PAUSED, step_id=step.id, held=False, parked=True, progress=True)
+            tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
+
     async def succeed(self, lease: Lease, text: str) -> None:
         """See `TaskJournal.succeed`."""
         scope = scope_of(lease)
@@ -219,6 +225,7 @@ class PostgresJournal:
             stalled_attempts=row["stalled_attempts"],
             seconds_left=row["seconds_left"],
             parked_s=row["parked_s"],
+            claim_time=row["claim_time"],
             traceparent=row["traceparent"],
         )
 

@@ -2,166 +2,129 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from memoryos_core.canonical import JsonValue, canonical_json
 from memoryos_core.crashpoints import crash_point
-from memoryos_core.errors import DependencyUnavailable
-from memoryos_core.scope import Scope
-from memoryos_models.errors import ModelRejected, ModelReplyInvalid, ModelUnavailable
-from memoryos_models.ports import ChatReply, ChatRequest, FinishReason, ToolSpec
+from memoryos_models.ports import ChatReply, ChatRequest
 
+from memoryos_harness.domain.actions import AskModel, Purpose
 from memoryos_harness.domain.agents import DEFAULT_MODEL
-from memoryos_harness.domain.prompt import HISTORY_MESSAGES_MAX, conversation
+from memoryos_harness.domain.answers import MISTAKES_MAX, Reading, mistakes
+from memoryos_harness.domain.journal_forms import purpose_of, reply_output, said_to_model, tools_of
+from memoryos_harness.domain.plans import read_reply, reply_schema
+from memoryos_harness.domain.prompt import asked_with, conversation
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step, StepResult
-from memoryos_harness.domain.tool_names import ToolNamesCollide, skills_by_tool_name, tool_name
-from memoryos_harness.operations.task_run import AttemptFailed, TaskDies, TaskRun
+from memoryos_harness.operations.complete_chat import complete_chat
+from memoryos_harness.operations.offer_skills import listed_for_plan, offered_skills, tool_specs
+from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
 from memoryos_harness.ports import Skill
 
-REPLY_BYTES_MAX: Final = 1_048_576
-"""Largest reply that is journaled, its tool calls included."""
-_UNUSABLE: Final = {
-    FinishReason.LENGTH: ("model_truncated", "The model's answer was cut off."),
-    FinishReason.CONTENT_FILTER: ("model_content_filter", "The model's endpoint withheld the answer."),
+_OF_NO_USE: Final[Mapping[Purpose, tuple[str, str]]] = {
+    Purpose.PLAN: ("plan_invalid", "The model made no usable plan."),
+    Purpose.REFLECT: ("verdict_invalid", "The model did not say whether the result was met."),
 }
+_ANSWER_INVALID: Final = ("answer_invalid", "The model's answer is not of the agent's output schema.")
 
 
-async def ask_model(run: TaskRun, *, started: Step | None = None) -> None:
+async def ask_model(run: TaskRun, *, asking: AskModel | None = None, started: Step | None = None) -> None:
     """Journal the model's next message, or carry a started step to its end.
 
-    A reply that is not whole, or an endpoint that stays silent after a bounded
-    number of tries, fails the attempt; a refusal of the endpoint kills the task.
+    JSON that is not of the schema that was asked for is journaled with what is
+    wrong with it, and the journal asks again; after a few mistakes in a row the
+    attempt fails. See `complete_chat` for the rest.
     """
     lease = run.claim.lease
-    skills = await _offered(run)
-    request = await _request(run, skills)
+    skills = await _thinkable(run, asking.purpose if asking else purpose_of(_given(started)))
     if started is None:
+        assert asking is not None
         crash_point("harness.step.before_journal")
-        given: JsonValue = {
-            "model": run.claim.agent.model,
-            "tools": [skill.name for skill in skills],
-            "messages": len(request.messages),
-        }
-        step = await run.ports.journal.begin(lease, kind=StepKind.MODEL_CALL, target=run.claim.agent.model, given=given)
+        target = run.claim.agent.model
+        step = await run.ports.journal.begin(
+            lease, kind=StepKind.MODEL_CALL, target=target, given=_input(run, asking, skills)
+        )
     else:
         step = await run.ports.journal.resume(lease, started)
-        request = _same_tools(request, step)
     run.started(step)
     crash_point("harness.step.after_started")
-    reply = await _complete(run, step, request)
+    reply = await complete_chat(run, step, _request(run, step, skills))
+    if reply is None:
+        return
     crash_point("harness.step.after_effect")
+    reading = None if reply.tool_calls else _read(run, step, reply)
+    await _check(run, step, reading)
     result = StepResult(
         state=StepState.DONE,
-        output=_journaled(reply),
+        output=_output(reply, reading),
         token_count=reply.usage.input_tokens + reply.usage.output_tokens,
     )
-    await run.finish(step, result, responding=not reply.tool_calls)
+    await run.finish(step, result, responding=_is_final(run, step, reply, reading))
     crash_point("harness.step.after_done")
 
 
-async def _offered(run: TaskRun) -> tuple[Skill, ...]:
-    """Give the agent's skills that policy lets this task think of; none at all is an error, not an empty run."""
-    wanted = frozenset(run.claim.agent.skills)
-    if not wanted:
-        return ()
-    try:
-        listed = await run.interruptible(run.ports.tools.list_skills(await run.ports.tokens.mint(run.claim)))
-    except DependencyUnavailable as error:
-        raise AttemptFailed("tools_unavailable", "The tool-gateway does not answer.", error.retry_after_s) from error
-    offered = tuple(skill for skill in listed if skill.name in wanted)
-    if not offered:
-        raise TaskDies("no_skills", "None of the agent's skills is open to this task.")
-    return offered
+def _given(step: Step | None) -> Step:
+    assert step is not None
+    return step
 
 
-async def _request(run: TaskRun, skills: tuple[Skill, ...]) -> ChatRequest:
-    claim = run.claim
-    history = await run.ports.sessions.history(
-        Scope.of(claim.grant[-1].identity),
-        claim.session_id,
-        before_sequence=claim.question_sequence,
-        limit=HISTORY_MESSAGES_MAX,
-    )
-    try:
-        skills_by_tool_name(skill.name for skill in skills)
-    except ToolNamesCollide as error:
-        raise TaskDies("skill_names_collide", str(error)) from None
-    return ChatRequest(
-        messages=conversation(claim.agent, history, claim.question, run.steps),
-        tools=tuple(
-            ToolSpec(name=tool_name(skill.name), description=skill.description, parameters=skill.parameters)
-            for skill in skills
-        ),
-        model=None if claim.agent.model == DEFAULT_MODEL else claim.agent.model,
-    )
+async def _thinkable(run: TaskRun, purpose: Purpose) -> tuple[Skill, ...]:
+    """Give the skills that matter now: to be called, or to be planned with."""
+    return await offered_skills(run) if purpose in (Purpose.ACT, Purpose.PLAN) else ()
 
 
-def _same_tools(request: ChatRequest, step: Step) -> ChatRequest:
-    """Give the request with no tool beyond those that the step was journaled with: calls are checked against them."""
-    given: Any = step.input
-    names = {tool_name(skill) for skill in given["tools"]}
-    return ChatRequest(
-        messages=request.messages, tools=tuple(t for t in request.tools if t.name in names), model=request.model
-    )
-
-
-async def _complete(run: TaskRun, step: Step, request: ChatRequest) -> ChatReply:
-    failure: AttemptFailed | None = None
-    for attempt in range(run.settings.tries):
-        if failure is not None:
-            await run.interruptible(asyncio.sleep(failure.retry_after_s or run.settings.backoff_s(attempt - 1)))
-        deadline_s = min(run.settings.model_deadline_s, run.seconds_left)
-        if deadline_s <= 0:
-            break
-        timed = ChatRequest(messages=request.messages, tools=request.tools, model=request.model, deadline_s=deadline_s)
-        try:
-            reply = await run.interruptible(run.ports.model.complete(timed))
-        except ModelUnavailable as error:
-            failure = AttemptFailed("model_unavailable", "The model does not answer.", error.retry_after_s)
-        except ModelReplyInvalid:
-            failure = AttemptFailed("model_reply_invalid", "The model's answer was not whole.")
-        except ModelRejected:
-            await run.fail_step(step, "model_rejected")
-            raise TaskDies("model_rejected", "The model's endpoint refused the request.") from None
-        else:
-            unusable = _unusable(reply)
-            if unusable is None:
-                return reply
-            failure = AttemptFailed(*unusable)
-    failure = failure or AttemptFailed("model_unavailable", "The model had no time left to answer.")
-    await run.fail_step(step, failure.code)
-    raise failure
-
-
-def _unusable(reply: ChatReply) -> tuple[str, str] | None:
-    if reply.finish_reason in _UNUSABLE:
-        return _UNUSABLE[reply.finish_reason]
-    if not reply.tool_calls and not reply.content.strip():
-        return "model_reply_empty", "The model answered nothing."
-    if len(canonical_json(_journaled(reply))) > REPLY_BYTES_MAX:
-        return "model_reply_too_large", f"The model's answer has more than {REPLY_BYTES_MAX} bytes."
-    return None
-
-
-def _journaled(reply: ChatReply) -> JsonValue:
-    return {
-        "text": _text(reply.content),
-        "tool_calls": [
-            {
-                "id": _text(call.id),
-                "name": _text(call.name),
-                "arguments": _text(call.arguments_json),
-                "error": call.arguments_error or "",
-            }
-            for call in reply.tool_calls
-        ],
-        "finish_reason": str(reply.finish_reason),
-        "usage": {"input": reply.usage.input_tokens, "output": reply.usage.output_tokens},
+def _input(run: TaskRun, asking: AskModel, skills: tuple[Skill, ...]) -> JsonValue:
+    say = asking.say
+    if asking.purpose is Purpose.PLAN:
+        say = f"{say}\n\n{listed_for_plan(skills)}"
+    given: dict[str, Any] = {
+        "purpose": str(asking.purpose),
+        "model": run.claim.agent.model,
+        "tools": [skill.name for skill in skills] if asking.purpose is Purpose.ACT else [],
+        "messages": len(conversation(run.claim.agent, run.history, run.claim.question, run.steps)) + bool(say),
     }
+    return {**given, "say": say} if say else given
 
 
-def _text(text: str) -> str:
-    """Give text that messages may hold: endpoints send lone surrogates and NUL as JSON escapes."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+def _request(run: TaskRun, step: Step, skills: tuple[Skill, ...]) -> ChatRequest:
+    agent = run.claim.agent
+    shown = conversation(agent, run.history, run.claim.question, run.steps)
+    tools = tool_specs(skills, tools_of(step))
+    schema = reply_schema(agent, purpose_of(step))
+    # Endpoints take a schema or tools; and those that take one take that of an object.
+    wanted = schema if schema is not None and not tools and schema.get("type") == "object" else None
+    return ChatRequest(
+        messages=asked_with(shown, said_to_model(step)),
+        tools=tools,
+        model=None if agent.model == DEFAULT_MODEL else agent.model,
+        fallback_models=agent.fallback_models,
+        response_schema=wanted,
+    )
+
+
+def _read(run: TaskRun, step: Step, reply: ChatReply) -> Reading | None:
+    text = reply.content if reply.structured is None else canonical_json(dict(reply.structured)).decode()
+    return read_reply(run.claim.agent, purpose_of(step), text, run.claim.agent.skills)
+
+
+async def _check(run: TaskRun, step: Step, reading: Reading | None) -> None:
+    """Fail the attempt for a mistake too many."""
+    if reading is not None and reading.problem and mistakes(run.steps) >= MISTAKES_MAX:
+        code, message = _OF_NO_USE.get(purpose_of(step), _ANSWER_INVALID)
+        await run.fail_step(step, code)
+        raise AttemptFailed(code, message)
+
+
+def _output(reply: ChatReply, reading: Reading | None) -> JsonValue:
+    output = reply_output(reply)
+    if reading is None:
+        return output
+    return {**output, "problem": reading.problem} if reading.problem else {**output, "structured": reading.value}
+
+
+def _is_final(run: TaskRun, step: Step, reply: ChatReply, reading: Reading | None) -> bool:
+    """Tell whether the task's answer is known now."""
+    if reply.tool_calls or (reading is not None and reading.problem):
+        return False
+    return run.claim.agent.strategy == "react" or purpose_of(step) is Purpose.ANSWER

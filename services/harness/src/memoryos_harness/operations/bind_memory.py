@@ -7,7 +7,7 @@ from typing import Final
 
 from memoryos_core.errors import DependencyUnavailable, MemoryOSError
 
-from memoryos_harness.domain.agents import expand_paths
+from memoryos_harness.domain.states import StepKind
 from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
 
 _LOG: Final = logging.getLogger(__name__)
@@ -16,21 +16,21 @@ _RENEWALS: Final = 4
 
 
 async def bind_memory(run: TaskRun) -> None:
-    """Bind the agent's places to the task for `binding_s`, or renew that; an agent without places is not bound.
+    """Bind the agent's places to the task for `binding_s`, or renew that; an agent without places is not bound
+    until it has put something into working memory.
 
     Fails the attempt when MemoryFS does not answer: without a binding the task's working memory would stay behind.
     """
     claim = run.claim
-    names = {"tenant": claim.lease.tenant, "user": claim.lease.user}
-    read, write = expand_paths(claim.agent.memory.read, **names), expand_paths(claim.agent.memory.write, **names)
-    if not read and not write:
+    memory, identity = claim.agent.memory, claim.grant[-1].identity
+    if not memory.read and not memory.write and not any(step.kind is StepKind.PAGE_OUT for step in run.steps):
         return
     try:
         run.binding_id = await run.ports.bindings.bind(
             await run.ports.tokens.mint(claim),
             task_id=claim.lease.task_id,
-            read=[str(path) for path in read],
-            write=[str(path) for path in write],
+            read=identity.read_paths or (),
+            write=identity.write_paths or (),
             ttl_s=run.settings.binding_s,
         )
     except DependencyUnavailable as error:

@@ -8,7 +8,7 @@ became of it; nothing here ever makes a new id for the same request.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import DependencyUnavailable
@@ -28,31 +28,29 @@ from memoryos_telemetry.names import (
 from memoryos_telemetry.telemetry import tracer
 from opentelemetry.trace import Span
 
-from memoryos_harness.domain.journal import ToolRequest, tool_input, tool_request_of
+from memoryos_harness.domain.actions import CallTool
+from memoryos_harness.domain.journal_forms import is_stopped, skill_of, tool_input, tool_request_of
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, tool_result
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
-from memoryos_harness.domain.tool_names import skills_by_tool_name
 from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
 
 UNKNOWN_TOOL: Final = "unknown_tool"
 _TRACER = tracer("memoryos.harness")
 
 
-async def call_tool(run: TaskRun, *, request: ToolRequest | None = None, started: Step | None = None) -> bool:
-    """Journal the outcome of a call, or carry a started step to its end; False when it waits for a person.
+async def call_tool(run: TaskRun, *, call: CallTool | None = None, started: Step | None = None) -> bool:
+    """Journal the outcome of one try of a call, or carry a started step to its end; False when it waits for a person.
 
-    A tool that the model was not offered, and arguments that are no JSON
-    object, never reach the gateway: the model is told so.
+    A tool that the model was not offered, arguments that are no JSON object,
+    and a call that failed too often never reach the gateway: the model is told so.
     """
     lease = run.claim.lease
     if started is None:
-        assert request is not None
-        skill = _offered_skill(run, request)
+        assert call is not None
         crash_point("harness.step.before_journal")
-        step = await run.ports.journal.begin(
-            lease, kind=StepKind.TOOL_CALL, target=skill or UNKNOWN_TOOL, given=tool_input(request, skill)
-        )
+        target, given = call.attempt.skill or UNKNOWN_TOOL, tool_input(call.request, call.attempt)
+        step = await run.ports.journal.begin(lease, kind=StepKind.TOOL_CALL, target=target, given=given)
     elif run.claim.state is TaskState.WAITING_REVIEW:
         step = started  # the task goes on waiting unless the call has moved on; the claim was its fence
     else:
@@ -70,17 +68,11 @@ async def call_tool(run: TaskRun, *, request: ToolRequest | None = None, started
     return True
 
 
-def _offered_skill(run: TaskRun, request: ToolRequest) -> str:
-    """Give the skill that the model means, or "" when the step that asked was not offered it."""
-    asked = next(step for step in run.steps if step.sequence == request.model_step)
-    given: Any = asked.input
-    return skills_by_tool_name(given["tools"]).get(request.name, "")
-
-
 def _refused_here(step: Step) -> CallOutcome | None:
     request = tool_request_of(step)
-    given: Any = step.input
-    if not given["skill"]:
+    if is_stopped(step):
+        return CallOutcome(kind=CallOutcomeKind.STOPPED)
+    if not skill_of(step):
         return CallOutcome(kind=CallOutcomeKind.INVALID, message="There is no tool of this name.")
     if request.arguments_error:
         return CallOutcome(kind=CallOutcomeKind.INVALID, message=f"The call was not made: {request.arguments_error}.")
@@ -88,8 +80,7 @@ def _refused_here(step: Step) -> CallOutcome | None:
 
 
 async def _call(run: TaskRun, step: Step, *, asked_before: bool) -> CallOutcome:
-    given: Any = step.input
-    skill = str(given["skill"])
+    skill = skill_of(step)
     attributes: dict[str, str | int] = {
         GEN_AI_OPERATION: EXECUTE_TOOL,
         GEN_AI_TOOL: skill,

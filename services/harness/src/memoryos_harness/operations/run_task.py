@@ -8,6 +8,7 @@ from typing import Final
 
 from memoryos_core.crashpoints import crash_point
 from memoryos_core.errors import DependencyUnavailable, MemoryOSError, NotAllowed
+from memoryos_core.scope import Scope
 from memoryos_telemetry.context import continue_trace
 from memoryos_telemetry.names import (
     ATTEMPT,
@@ -20,23 +21,19 @@ from memoryos_telemetry.names import (
 )
 from memoryos_telemetry.telemetry import tracer
 
-from memoryos_harness.domain.journal import (
-    LIMIT_SECONDS,
-    AskModel,
-    CallTool,
-    Die,
-    DoRecall,
-    Respond,
-    Resume,
-    next_action,
-)
+from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, HandOff, PageOut, Respond, Resume
+from memoryos_harness.domain.journal import LIMIT_SECONDS, next_action
+from memoryos_harness.domain.prompt import window_of
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
+from memoryos_harness.domain.window import Window
 from memoryos_harness.errors import AccessRevoked, CancelRequested, LeaseLost
 from memoryos_harness.operations.ask_model import ask_model
 from memoryos_harness.operations.bind_memory import bind_memory, renew_memory, unbind_memory
 from memoryos_harness.operations.call_tool import call_tool
+from memoryos_harness.operations.hand_off import hand_off
 from memoryos_harness.operations.look_at_review import still_waits
+from memoryos_harness.operations.page_out import page_out
 from memoryos_harness.operations.recall_for_model import recall_for_model
 from memoryos_harness.operations.task_run import AttemptFailed, RunPorts, RunSettings, TaskDies, TaskRun
 
@@ -219,11 +216,12 @@ async def _steps(run: TaskRun) -> None:
         raise TaskDies("attempts", "Every attempt ended before a step was finished.")
     await run.ports.tokens.check(run.claim)
     await bind_memory(run)
+    window = await _load_history(run)
     while True:
         if run.stop.is_set():
             await journal.release(lease)
             return
-        action = next_action(run.claim.agent, run.steps, run.used)
+        action = next_action(run.claim.agent, run.steps, run.used, window)
         if run.seconds_left <= 0 and not isinstance(action, Respond):
             raise TaskDies(LIMIT_SECONDS, f"The task reached its limit of {run.claim.agent.limits.seconds} seconds.")
         match action:
@@ -237,13 +235,36 @@ async def _steps(run: TaskRun) -> None:
             case DoRecall(recall):
                 await recall_for_model(run, recall=recall)
             case AskModel():
-                await ask_model(run)
-            case CallTool(request):
-                if not await call_tool(run, request=request):
+                await ask_model(run, asking=action)
+            case PageOut():
+                await page_out(run, away=action)
+            case HandOff():
+                await hand_off(run, asked=action)
+                return
+            case CallTool(_, attempt):
+                left_s = run.wait_left_s(attempt)
+                if left_s > run.settings.wait_in_place_s:
+                    await journal.release(lease, after_s=left_s)
+                    return
+                if left_s > 0:
+                    await run.rest(left_s)
+                elif not await call_tool(run, call=action):
                     return
             case Resume(step):
                 if not await _resume(run, step):
                     return
+
+
+async def _load_history(run: TaskRun) -> Window:
+    """Read the session's turns before the question, which do not change any more; give the working window."""
+    claim = run.claim
+    run.history = await run.ports.sessions.history(
+        Scope.of(claim.grant[-1].identity),
+        claim.session_id,
+        before_sequence=claim.question_sequence,
+        limit=claim.agent.context.turns,
+    )
+    return window_of(claim.agent, run.history, claim.question)
 
 
 async def _resume(run: TaskRun, step: Step) -> bool:
@@ -254,4 +275,9 @@ async def _resume(run: TaskRun, step: Step) -> bool:
             await ask_model(run, started=step)
         case StepKind.TOOL_CALL:
             return await call_tool(run, started=step)
+        case StepKind.PAGE_OUT:
+            await page_out(run, started=step)
+        case StepKind.HAND_OFF:
+            await hand_off(run, started=step)
+            return False
     return True

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from memoryos_core.clock import Clock
 from memoryos_models.ports import ChatModel
 
+from memoryos_harness.domain.actions import Try
+from memoryos_harness.domain.sessions import Message
 from memoryos_harness.domain.states import StepState
 from memoryos_harness.domain.tasks import Counters, Step, StepResult
 from memoryos_harness.errors import CancelRequested
@@ -22,6 +26,7 @@ from memoryos_harness.ports import (
     TaskJournal,
     TaskTokens,
     ToolBox,
+    WorkingMemory,
 )
 
 T = TypeVar("T")
@@ -44,6 +49,8 @@ class RunSettings:
     review_poll_min_s: float
     review_poll_max_s: float
     in_flight_poll_s: float
+    wait_in_place_s: float
+    """Longest wait that a worker sits out; for a longer one the task is given back, to be woken later."""
     binding_s: float
     """How long working memory outlives a worker that is gone, unless another one takes the task."""
 
@@ -63,6 +70,7 @@ class RunPorts:
     journal: TaskJournal
     sessions: SessionStore
     memory: MemoryReader
+    working: WorkingMemory
     bindings: MemoryBindings
     tools: ToolBox
     reviews: Reviews
@@ -110,17 +118,33 @@ class TaskRun:
     bound_until: float = 0.0
     ended: bool = False
     """The task has ended for good."""
+    history: tuple[Message, ...] = ()
+    """The session's turns before the question, oldest first."""
     _end: float = field(init=False)
+    _began: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.steps = list(self.claim.steps)
         self.used = self.claim.used
-        self._end = self.ports.clock.monotonic() + self.claim.seconds_left
+        self._began = self.ports.clock.monotonic()
+        self._end = self._began + self.claim.seconds_left
 
     @property
     def seconds_left(self) -> float:
         """Time until the task's limit; by the database's clock at the claim, counted here since."""
         return self._end - self.ports.clock.monotonic()
+
+    @property
+    def now(self) -> datetime:
+        """The database's clock at the claim, and what passed here since."""
+        return self.claim.claim_time + timedelta(seconds=self.ports.clock.monotonic() - self._began)
+
+    def wait_left_s(self, attempt: Try) -> float:
+        """Give the time until a try may be made; counted from the end of the step that failed, whoever saw it."""
+        failed = next((step for step in self.steps if step.sequence == attempt.of), None)
+        if not attempt.wait_s or failed is None or failed.end_time is None:
+            return 0.0
+        return attempt.wait_s - (self.now - failed.end_time).total_seconds()
 
     def started(self, step: Step) -> None:
         """Note a step that was journaled as STARTED."""
@@ -135,7 +159,12 @@ class TaskRun:
         """Note what became of a step."""
         index = next(i for i, other in enumerate(self.steps) if other.id == step.id)
         self.steps[index] = replace(
-            step, state=result.state, output=result.output, ids=result.ids, item_ids=result.item_ids
+            step,
+            state=result.state,
+            output=result.output,
+            ids=result.ids,
+            item_ids=result.item_ids,
+            end_time=self.now,
         )
         self.used = replace(
             self.used, tokens=self.used.tokens + result.token_count, calls=self.used.calls + result.call_count
@@ -149,6 +178,12 @@ class TaskRun:
     async def fail_step(self, step: Step, code: str) -> None:
         """Journal that a step without effect failed; the next attempt does it again as a new one."""
         await self.finish(step, StepResult(state=StepState.FAILED, output={"error": code}))
+
+    async def rest(self, seconds: float) -> None:
+        """Return after a while, or as soon as the process is asked to end; a cancel ends it with CancelRequested."""
+        waiting = asyncio.wait_for(self.stop.wait(), max(min(seconds, self.seconds_left), 0.0))
+        with suppress(TimeoutError):
+            await self.interruptible(waiting)
 
     async def interruptible(self, work: Awaitable[T]) -> T:
         """Give the result of work without effect; a cancel of the task ends it at once (CancelRequested)."""
