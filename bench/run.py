@@ -1,6 +1,6 @@
 """`make bench`: what our layers cost, as ratios to the raw engines measured in the same run.
 
-python -m bench.run [--scene basic|decide|act|selectivity|tenants] [--items 100000] [--million]
+python -m bench.run [--scene basic|decide|act|tasks|selectivity|tenants] [--items 100000] [--million]
     [--quick] [--check] [--out FILE]
 
 One deployment with PostgreSQL, MemoryFS and the audit sealer, or with policy and
@@ -32,9 +32,10 @@ from bench.decide import DecideBench
 from bench.figures import Figure, Figures
 from bench.scale import SETTINGS, ScaleBench
 from bench.scenes import Bench
+from bench.tasks import TasksBench
 
 WITHOUT = ("tool-gateway", "harness", "harness-worker", "policy", "opa")
-SCENES = ("basic", "decide", "act", "selectivity", "tenants")
+SCENES = ("basic", "decide", "act", "tasks", "selectivity", "tenants")
 
 
 def main() -> None:
@@ -80,6 +81,9 @@ async def bench(options: argparse.Namespace, settings: list[str], console: Conso
         return figures.all
     if scene == "act":
         await ActBench(figures, scale).run()
+        return figures.all
+    if scene == "tasks":
+        await TasksBench(figures, scale).run()
         return figures.all
     async with running_stack(without=WITHOUT, settings=settings) as stack:
         if scene == "basic":

@@ -49,7 +49,7 @@ async def measure(call: Call, *, count: int, at_once: int = 1, warm: int = 10, m
             group.create_task(caller())
     elapsed_s = time.perf_counter() - began
     cpu_ms = {name: 1000 * (total - used[name]) / count for name, total in (meter.read() if meter else {}).items()}
-    return _timing(seconds, elapsed_s, cpu_ms)
+    return timing(seconds, elapsed_s, cpu_ms)
 
 
 async def paced(call: Call, *, per_s: float, count: int, meter: CpuMeter | None = None) -> Timing:
@@ -72,15 +72,16 @@ async def paced(call: Call, *, per_s: float, count: int, meter: CpuMeter | None 
             group.create_task(one(number))
     elapsed_s = time.perf_counter() - began
     cpu_ms = {name: 1000 * (total - used[name]) / count for name, total in (meter.read() if meter else {}).items()}
-    return _timing(seconds, elapsed_s, cpu_ms)
+    return timing(seconds, elapsed_s, cpu_ms)
 
 
-def _timing(seconds: Sequence[float], elapsed_s: float, cpu_ms: Mapping[str, float]) -> Timing:
+def timing(seconds: Sequence[float], elapsed_s: float, cpu_ms: Mapping[str, float] | None = None) -> Timing:
+    """Give the timing of calls that took `seconds` each, all of them `elapsed_s`."""
     cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
     return Timing(
         p50_ms=1000 * cuts[49],
         p95_ms=1000 * cuts[94],
         p99_ms=1000 * cuts[98],
         per_s=len(seconds) / elapsed_s,
-        cpu_ms=cpu_ms,
+        cpu_ms=cpu_ms or {},
     )
