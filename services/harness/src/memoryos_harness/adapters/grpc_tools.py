@@ -112,8 +112,8 @@ def _outcome(call: tool_gateway_pb2.Call) -> CallOutcome:
             result = parse_json(call.result_json, max_bytes=RESULT_BYTES_MAX) if call.result_json else None
         except InvalidField:
             result = {"unreadable_result": True}
-        return CallOutcome(kind=kind, result=result, ids=ids)
-    return CallOutcome(kind=kind, message=call.agent_message, code=call.error_code, ids=ids)
+        return CallOutcome(kind=kind, result=result, ids=ids, fallback=call.fallback)
+    return CallOutcome(kind=kind, message=call.agent_message, code=call.error_code, ids=ids, fallback=call.fallback)
 
 
 def _skill(skill: tool_gateway_pb2.Skill) -> Skill:
