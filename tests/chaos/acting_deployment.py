@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import yaml
@@ -42,6 +42,7 @@ TENANT: Final = "acme"
 _CHANNEL = (("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 100))
 _HERE = Path(__file__).parent
 Metadata = tuple[tuple[str, str], ...]
+D = TypeVar("D", bound="Deployment")
 
 
 def quiet_port(taken: set[int]) -> int:
@@ -58,10 +59,15 @@ def quiet_port(taken: set[int]) -> int:
 class Deployment:
     """The processes and how callers reach them. Kills are SIGKILL, by process id; each is counted."""
 
+    parts: tuple[str, ...] = PARTS
+    serving: tuple[str, ...] = ARMED
+    """Parts that serve gRPC."""
+    schemas: tuple[str, ...] = ("core", "memoryfs", "policy", "toolgateway")
+
     def __init__(self, folder: Path, postgres: EmbeddedPostgres) -> None:
         self._folder, self._postgres = folder, postgres
         taken = {postgres.port}
-        self._ports = {name: quiet_port(taken) for name in PARTS[1:]}
+        self._ports = {name: quiet_port(taken) for name in self.parts[1:]}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._armed: dict[str, str] = {}
         self._opa: list[str] = []
@@ -70,14 +76,18 @@ class Deployment:
         """Crash points at which a process has died."""
         self.effects_file = folder / "effects"
         issuer = PrivateKey.generate("memoryos-dev", Use.SUBJECT)
-        services = {name: PrivateKey.generate(name, Use.SERVICE) for name in ("tool-gateway", "policy")}
-        KeySet([issuer.public, *(key.public for key in services.values())]).save(folder / "keys.json")
-        for name, key in services.items():
+        services = {name: PrivateKey.generate(name, Use.SERVICE) for name in ("tool-gateway", "policy", "harness")}
+        tasks = PrivateKey.generate("memoryos-harness", Use.SUBJECT)
+        KeySet([issuer.public, tasks.public, *(key.public for key in services.values())]).save(folder / "keys.json")
+        for name, key in {**services, "tasks": tasks}.items():
             key.save(folder / f"{name}.pem")
         create_epoch_key(folder / "epoch.key")
         self._signer = TokenSigner(issuer, SystemClock(), UlidSource(SystemClock()))
-        self.channels = {n: grpc.aio.insecure_channel(f"127.0.0.1:{self._ports[n]}", options=_CHANNEL) for n in ARMED}
-        self.gateways = [tool_gateway_pb2_grpc.ToolGatewayStub(self.channels[name]) for name in GATEWAYS]
+        self.channels = {
+            name: grpc.aio.insecure_channel(f"127.0.0.1:{self._ports[name]}", options=_CHANNEL) for name in self.serving
+        }
+        gateways = [self.channels[name] for name in GATEWAYS if name in self.channels]
+        self.gateways = [tool_gateway_pb2_grpc.ToolGatewayStub(channel) for channel in gateways]
         self.reviews = reviews_pb2_grpc.ReviewsStub(self.channels["policy"])
 
     @property
@@ -89,6 +99,11 @@ class Deployment:
     def armed(self) -> frozenset[str]:
         """Parts that will die of a crash point and have not yet."""
         return frozenset(self._armed) - {name for name in self._armed if self.is_dead(name)}
+
+    @property
+    def processes(self) -> list[asyncio.subprocess.Process]:
+        """Those that were started last, PostgreSQL aside."""
+        return list(self._processes.values())
 
     def caller(self, user: str, *names: str, groups: tuple[str, ...] = (), agent: bool = False) -> Metadata:
         """Give the metadata of a caller's calls: a person's, or an agent's on behalf of one."""
@@ -104,27 +119,10 @@ class Deployment:
         folder, secrets = self._folder, self._folder / "secrets"
         await bootstrap(self._postgres.admin_dsn(), "memoryos", secrets)
         section = PostgresSection(port=self._postgres.port, database="memoryos", secrets_dir=secrets)
-        await migrate(section.dsn(roles.OWNER), installed_folders(["core", "memoryfs", "policy", "toolgateway"]))
+        await migrate(section.dsn(roles.OWNER), installed_folders(list(self.schemas)))
         (folder / "team.url").write_text(f"http://127.0.0.1:{self._ports['upstream']}/notice")
         bundle = write_bundle(folder / "bundle")
-        config = {
-            "grpc": {"drain_s": 5},
-            "telemetry": {"span_dir": str(folder / "spans")},
-            "postgres": {"port": self._postgres.port, "database": "memoryos", "secrets_dir": str(secrets)},
-            "identity": {"keys_file": str(folder / "keys.json")},
-            "sealing": {"epoch_key_file": str(folder / "epoch.key")},
-            "peers": {"policy": f"127.0.0.1:{self._ports['policy']}", "memoryfs": "127.0.0.1:1"},
-            "policy": {
-                "opa_port": self._ports["opa"], "opa_token_file": str(folder / "opa.token"), "probe_interval_s": 0.1,
-                "bundle_dir": str(bundle), "stale_after_s": {"critical": 30},
-            },
-            "tool-gateway": {
-                "skill_dirs": [str(write_skills(folder / "skills"))], "builtin_skills": False,
-                "endpoints": {"UPSTREAM": f"127.0.0.1:{self._ports['upstream']}"}, "networks": ["127.0.0.0/8"],
-                "notify_channels": {"team": {"url_file": str(folder / "team.url")}}, "upstream_open_s": 0.5,
-                "sweep_interval_s": 0.2, "probe_interval_s": 0.1,
-            },
-        }  # fmt: skip
+        config = self._settings(bundle, write_skills(folder / "skills"))
         (folder / "memoryos.yaml").write_text(yaml.safe_dump(config))
         self._opa = prepare(
             OpaSetup(
@@ -133,7 +131,28 @@ class Deployment:
             ),
             SystemClock(),
         )  # fmt: skip
-        await self.start(list(PARTS[1:]))
+        await self.start(list(self.parts[1:]))
+
+    def _settings(self, bundle: Path, skills: Path) -> dict[str, Any]:
+        folder = self._folder
+        return {
+            "grpc": {"drain_s": 5},
+            "telemetry": {"span_dir": str(folder / "spans")},
+            "postgres": {"port": self._postgres.port, "database": "memoryos", "secrets_dir": str(folder / "secrets")},
+            "identity": {"keys_file": str(folder / "keys.json")},
+            "sealing": {"epoch_key_file": str(folder / "epoch.key")},
+            "peers": {"policy": f"127.0.0.1:{self._ports['policy']}", "memoryfs": "127.0.0.1:1"},
+            "policy": {
+                "opa_port": self._ports["opa"], "opa_token_file": str(folder / "opa.token"), "probe_interval_s": 0.1,
+                "bundle_dir": str(bundle), "stale_after_s": {"critical": 30},
+            },
+            "tool-gateway": {
+                "skill_dirs": [str(skills)], "builtin_skills": False,
+                "endpoints": {"UPSTREAM": f"127.0.0.1:{self._ports['upstream']}"}, "networks": ["127.0.0.0/8"],
+                "notify_channels": {"team": {"url_file": str(folder / "team.url")}}, "upstream_open_s": 0.5,
+                "sweep_interval_s": 0.2, "probe_interval_s": 0.1,
+            },
+        }  # fmt: skip
 
     def is_dead(self, name: str) -> bool:
         """Tell whether this part has been killed, or has died of its crash point."""
@@ -168,7 +187,7 @@ class Deployment:
             if name != "postgres":
                 await self._run(name)
         async with asyncio.timeout(READY_S):
-            await asyncio.gather(*(self._serving(name) for name in ARMED))
+            await asyncio.gather(*(self._serving(name) for name in self.serving))
 
     async def close(self) -> None:
         """Stop every process by its id."""
@@ -188,31 +207,33 @@ class Deployment:
         self.fired[point.partition(":")[0]] += 1
 
     async def _run(self, name: str) -> None:
-        environ: dict[str, str] = {}
-        if name == "opa":
-            argv, environ = self._opa, dict(ENVIRONMENT)
-        elif name == "upstream":
-            seed = str(sum(self.kills.values()))
-            argv = [
-                sys.executable, str(_HERE / "acting_upstream.py"), str(self._ports[name]), str(self.effects_file), seed,
-            ]  # fmt: skip
-        else:
-            service = "policy" if name == "policy" else "tool-gateway"
-            argv = [sys.executable, "-m", f"memoryos_{service.replace('-', '')}.main"]
-            environ = {
-                "MEMORYOS_CONFIG": str(self._folder / "memoryos.yaml"),
-                "MEMORYOS_GRPC__PORT": str(self._ports[name]),
-                "MEMORYOS_IDENTITY__SERVICE_KEY_FILE": str(self._folder / f"{service}.pem"),
-                "MEMORYOS_CRASH_POINT": self._armed.get(name, ""),
-            }
+        argv, environ = self._command(name)
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = await asyncio.create_subprocess_exec(
                 *argv, env={**environ, "PATH": os.defpath}, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
             )
 
+    def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Give what runs a part, and its environment."""
+        if name == "opa":
+            return self._opa, dict(ENVIRONMENT)
+        if name == "upstream":
+            arguments = [str(self._ports[name]), str(self.effects_file), str(sum(self.kills.values()))]
+            return [sys.executable, str(_HERE / "acting_upstream.py"), *arguments], {}
+        service = "policy" if name == "policy" else "tool-gateway"
+        return self._service(name, f"memoryos_{service.replace('-', '')}.main", f"{service}.pem")
+
+    def _service(self, name: str, module: str, key: str) -> tuple[list[str], dict[str, str]]:
+        return [sys.executable, "-m", module], {
+            "MEMORYOS_CONFIG": str(self._folder / "memoryos.yaml"),
+            "MEMORYOS_GRPC__PORT": str(self._ports[name]),
+            "MEMORYOS_IDENTITY__SERVICE_KEY_FILE": str(self._folder / key),
+            "MEMORYOS_CRASH_POINT": self._armed.get(name, ""),
+        }
+
     async def _serving(self, name: str) -> None:
         health = health_pb2_grpc.HealthStub(self.channels[name])
-        while not any(map(self.is_dead, ARMED)):
+        while not any(map(self.is_dead, self.serving)):
             try:
                 answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=2)
             except grpc.aio.AioRpcError:
@@ -226,12 +247,12 @@ class Deployment:
 
 
 @asynccontextmanager
-async def deployed(folder: Path) -> AsyncIterator[Deployment]:
+async def deployed(folder: Path, make: type[D]) -> AsyncIterator[D]:
     """Give a deployment that serves; every process has ended afterwards."""
     postgres = EmbeddedPostgres(folder)
     postgres.port = quiet_port(set())
     with postgres:
-        deployment = Deployment(folder, postgres)
+        deployment = make(folder, postgres)
         try:
             await deployment.prepare()
             yield deployment

@@ -9,6 +9,7 @@ import pytest
 
 QDRANT_BINARY = os.environ.get("MEMORYOS_QDRANT_BINARY", "")
 ACTING_KILLS = os.environ.get("MEMORYOS_ACTING_KILLS", "")
+TASK_KILLS = os.environ.get("MEMORYOS_TASK_KILLS", "")
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +24,9 @@ def qdrant_binary() -> Path:
 def acting_kills() -> int | None:
     """How many kills the rounds of tool calls last, where it is not what the test says."""
     return int(ACTING_KILLS) if ACTING_KILLS else None
+
+
+@pytest.fixture(scope="session")
+def task_kills() -> int | None:
+    """How many kills the rounds of tasks last, where it is not what the test says."""
+    return int(TASK_KILLS) if TASK_KILLS else None

@@ -43,7 +43,7 @@ POINTS: Final = {
 async def test_rounds_of_kills_while_skills_are_called(tmp_path: Path, acting_kills: int | None) -> None:
     kills = acting_kills or KILLS
     rng = random.Random(kills)
-    async with deployed(tmp_path) as deployment:
+    async with deployed(tmp_path, Deployment) as deployment:
         world, books = World(deployment, rng), Books(deployment.effects_file)
         workers = [Worker(world, number) for number in range(WORKERS)]
         people = [asyncio.create_task(review(world, number)) for number in range(2)]
