@@ -59,6 +59,29 @@ AGENTS: Mapping[str, Mapping[str, Any]] = {
         "instructions": "You read everything.",
         "memory": {"read": ["/tenants/{tenant}/memory/semantic"]},
     },
+    "boss": {
+        "instructions": "You let others work.",
+        "memory": {"read": ["/tenants/{tenant}/memory/episodic/{user}"]},
+        "skills": ["mes.takt"],
+        "agents": ["mid", "scout", "grabby", "lister", "short"],
+        "limits": {"seconds": 120, "tokens": 10_000, "calls": 12, "fan_out": 4},
+    },
+    "mid": {
+        "instructions": "You stand between.",
+        "memory": {"read": ["/tenants/{tenant}/memory/episodic/{user}"]},
+        "agents": ["low", "scout"],
+        "limits": {"seconds": 120, "depth": 1},
+    },
+    "low": {"instructions": "You stand below.", "agents": ["lister"]},
+    "scout": {
+        "instructions": "You look and say.",
+        "skills": ["mes.takt", "refund.pay", "slow.report"],
+        "memory": {"read": ["/tenants/{tenant}/memory/episodic/{user}/scout"]},
+    },
+    "lister": {
+        "instructions": "You answer in JSON.",
+        "output_schema": {"type": "object", "properties": {"lines": {"type": "array"}}, "required": ["lines"]},
+    },
     "short": {
         "instructions": "You are short of everything.",
         "skills": ["mes.takt"],

@@ -51,6 +51,12 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "harness.step.after_effect": "the step is done, DONE is not journaled",
     "harness.step.after_done": "DONE is journaled, the task is not moved on",
     "harness.task.before_finish": "the answer is known, the task is not ended",
+    "harness.task.after_finish": "the task is ended, and a parent that waits for it has a wake-up, nothing else is done",
+    "harness.child.before_start": "child tasks are chosen, nothing is journaled",
+    "harness.child.before_commit": "steps, child tasks and wake-ups are written, not committed",
+    "harness.child.after_start": "child tasks are there, their parent waits, nothing else is done",
+    "harness.child.before_join": "all child tasks have ended and the parent is held, nothing of them is journaled",
+    "harness.child.after_join": "the results of child tasks are journaled, the parent is not moved on",
 }
 """Every crash point and the state in which it finds the world."""
 

@@ -29,6 +29,7 @@ from memoryos_harness.adapters.grpc_reviews import GrpcReviews
 from memoryos_harness.adapters.grpc_tools import GrpcTools
 from memoryos_harness.adapters.issued_tokens import IssuedTokens
 from memoryos_harness.adapters.page_keys import TenantPageKeys
+from memoryos_harness.adapters.postgres_children import PostgresChildren
 from memoryos_harness.adapters.postgres_due import PostgresDue
 from memoryos_harness.adapters.postgres_journal import PostgresJournal
 from memoryos_harness.adapters.postgres_news import PostgresNews
@@ -141,6 +142,8 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
     sealed = SealedColumns(ground.keyring)
     memory = GrpcMemory(channels.open(peers.memoryfs, "memoryfs"), ids)
     return RunPorts(
+        children=PostgresChildren(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
+        agents=AgentFiles.load(config[HarnessSection].agents_dir),
         journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
         sessions=PostgresSessions(database, sealed, Idempotency(ground.keyring), ids),
         memory=memory,

@@ -21,7 +21,7 @@ from memoryos_core.paging import PageTokens
 from memoryos_core.scope import Scope
 from memoryos_core.tokens import Identity
 
-from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.agents import Agent, Limits
 from memoryos_harness.domain.grants import Grant
 from memoryos_harness.domain.outcomes import CallOutcome
 from memoryos_harness.domain.revocations import Revocation
@@ -102,6 +102,29 @@ class NewTask:
     grant: Grant
     input: str
     traceparent: str
+    limits: Limits | None = None
+    """What it may use up, where that is less than the agent's file says."""
+    parent_task_id: str = ""
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStart:
+    """A call of a sub-agent: the task to be kept, or what the model is told instead."""
+
+    agent: str
+    given: JsonValue
+    """Input of the step."""
+    task: NewTask | None
+    refusal: StepResult | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """The results of child tasks, by the step of the parent, and the time that they took of the parent's."""
+
+    results: tuple[tuple[Step, StepResult], ...]
+    seconds: float
 
 
 class TaskStore(Protocol):
@@ -234,6 +257,24 @@ class TaskJournal(Protocol):
 
     async def release(self, lease: Lease, *, after_s: float = 0.0, stalled: bool = False) -> None:
         """Give the lease back and wake another worker after a while; `stalled` counts as an attempt that failed."""
+
+
+class ChildTasks(Protocol):
+    """Tasks of sub-agents, as the worker of their parent starts and joins them; fenced as TaskJournal is."""
+
+    async def start(self, lease: Lease, starts: Sequence[ChildStart]) -> tuple[Step, ...]:
+        """Journal the calls and keep their tasks, with a wake-up for each; give the steps as they stand.
+
+        Where a task was started the parent is WAITING_TASK and its lease is
+        given back, all in one transaction; else it is still held.
+        """
+
+    async def join(self, lease: Lease, steps: Sequence[Step]) -> Joined | None:
+        """Journal what became of the tasks of these started steps; None, and the lease given back, while one goes on.
+
+        Tokens and calls of the children count for the parent with it, and so
+        does the time of the one that took longest, waits for people aside.
+        """
 
 
 class DueTasks(Protocol):

@@ -46,10 +46,15 @@ LIMIT %(limit)s
 -- name: insert_task
 INSERT INTO harness.tasks
     (tenant, id, user_id, agent_chain, session_id, question_sequence, agent, agent_version,
-     sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent, event_count)
+     sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent, event_count, parent_task_id, depth, priority)
 VALUES (core.tenant(), %(id)s, core.user_name(), %(agent_chain)s, %(session_id)s, %(question_sequence)s, %(agent)s,
     %(agent_version)s, %(sealed_agent)s, %(sealed_grant)s, %(sealed_input)s,
-    clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s, 1)
+    clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s, 1, %(parent_task_id)s, %(depth)s,
+    COALESCE((
+        SELECT parent.priority
+        FROM harness.tasks AS parent
+        WHERE parent.tenant = core.tenant() AND parent.user_id = core.user_name() AND parent.id = %(parent_task_id)s
+    ), 0))
 
 -- name: get_task
 SELECT id, user_id, agent_chain, session_id, agent, agent_version, sealed_input, sealed_output, state, error_code,
@@ -198,6 +203,23 @@ INSERT INTO harness.steps
 VALUES (core.tenant(), %(task_id)s, %(sequence)s, %(id)s, core.user_name(), %(kind)s, 'STARTED', %(target)s,
     %(sealed_input)s, %(epoch)s)
 
+-- name: insert_child_step
+INSERT INTO harness.steps
+    (tenant, task_id, sequence, id, user_id, kind, state, target, sealed_input, lease_epoch, child_task_id)
+VALUES (core.tenant(), %(task_id)s, %(sequence)s, %(id)s, core.user_name(), 'CHILD_TASK', 'STARTED', %(target)s,
+    %(sealed_input)s, %(epoch)s, %(child_task_id)s)
+
+-- name: children_of_steps
+-- Of the steps that wait; `seconds_left` is what a child that has ended left of its time.
+SELECT step.id AS step_id, child.id, child.state, child.end_time, child.error_code, child.error_message,
+    child.sealed_agent, child.sealed_output, child.token_count, child.call_count,
+    extract(epoch FROM child.deadline_time - COALESCE(child.end_time, clock_timestamp()))::float8 AS seconds_left
+FROM harness.steps AS step
+JOIN harness.tasks AS child ON child.tenant = step.tenant AND child.id = step.child_task_id
+WHERE step.tenant = core.tenant() AND step.user_id = core.user_name() AND child.user_id = core.user_name()
+    AND step.task_id = %(task_id)s AND step.state = 'STARTED'
+ORDER BY step.sequence
+
 -- name: restart_step
 UPDATE harness.steps
 SET lease_epoch = %(epoch)s
@@ -231,7 +253,7 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task
 
 -- name: list_steps
 SELECT id, sequence, kind, state, target, sealed_input, sealed_output, call_id, decision_id, review_id, item_ids,
-    lease_epoch, create_time, end_time
+    lease_epoch, create_time, end_time, child_task_id
 FROM harness.steps
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND sequence > %(after)s
 ORDER BY sequence
@@ -239,7 +261,7 @@ LIMIT %(limit)s
 
 -- name: steps_by_id
 SELECT id, sequence, kind, state, target, sealed_input, sealed_output, call_id, decision_id, review_id, item_ids,
-    lease_epoch, create_time, end_time
+    lease_epoch, create_time, end_time, child_task_id
 FROM harness.steps
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = ANY(%(ids)s)
 

@@ -23,6 +23,12 @@ _FORGET: Final = (
 )
 
 
+def _statement(table: str) -> str:
+    """Give the statement that deletes rows of a person; of tasks the children first, who refer to their parents."""
+    order = "t.user_id = %(user)s ORDER BY t.depth DESC" if table == "tasks" else _OWN
+    return delete_up_to(f"harness.{table}", order)
+
+
 def holdings_of(sealed: SealedColumns) -> Holdings:
     """Give what the harness holds."""
 
@@ -50,6 +56,6 @@ def holdings_of(sealed: SealedColumns) -> Holdings:
     return Holdings(
         service="harness",
         schema="harness",
-        of_user={f"harness.{table}": delete_up_to(f"harness.{table}", _OWN) for table in _TABLES},
+        of_user={f"harness.{table}": _statement(table) for table in _TABLES},
         of_items=of_items,
     )

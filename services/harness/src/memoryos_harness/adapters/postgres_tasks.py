@@ -12,10 +12,10 @@ from memoryos_postgres.idempotency import Idempotency
 from memoryos_postgres.transaction import Tx
 
 from memoryos_harness.adapters.message_rows import append_messages
+from memoryos_harness.adapters.new_tasks import TaskPlace, insert_task
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, read_event, read_step, read_task, wake
-from memoryos_harness.domain.grants import extended, grant_to_json
+from memoryos_harness.adapters.task_rows import QUERIES, read_event, read_step, read_task
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
 from memoryos_harness.domain.states import ENDED, TaskState
 from memoryos_harness.domain.tasks import Step, Task, TaskEvent
@@ -42,9 +42,10 @@ class PostgresTasks:
             stored = await self._idempotency.begin(tx, scope, request.rpc, request.request_id, request.body)
             task_id = stored.decode() if stored else self._ids.new("task")
             if stored is None:
-                await self._insert(tx, scope, task_id, task)
-                add_event(tx, scope, task_id, 1, TaskState.IDLE)
-                wake(tx, scope, task_id, WakeUp(0.0, self._quiet_s))
+                question = MessageDraft(role=MessageRole.USER, content=task.input)
+                sequence = await append_messages(tx, self._sealed, self._ids, scope, task.session_id, [question])
+                place = TaskPlace(task_id=task_id, question_sequence=sequence, quiet_s=self._quiet_s)
+                await insert_task(tx, self._sealed, scope, task, place)
                 record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
         return await self.get(scope, task_id)
@@ -96,25 +97,6 @@ class PostgresTasks:
     async def _exists(self, tx: Tx, task_id: str) -> None:
         if await tx.fetch_one(QUERIES["get_task"], {"id": task_id}) is None:
             raise TaskNotFound
-
-    async def _insert(self, tx: Tx, scope: Scope, task_id: str, task: NewTask) -> None:
-        seal = self._sealed
-        grant = extended(task.grant, task.agent, session_id=task.session_id, task_id=task_id)
-        values = {
-            "id": task_id,
-            "agent_chain": list(task.grant[-1].identity.chain),
-            "session_id": task.session_id,
-            "agent": task.agent.name,
-            "agent_version": task.agent.version,
-            "sealed_agent": await seal.seal_json(tx, scope, "tasks.agent", task_id, task.agent.definition()),
-            "sealed_grant": await seal.seal_json(tx, scope, "tasks.grant", task_id, grant_to_json(grant)),
-            "sealed_input": await seal.seal_text(tx, scope, "tasks.input", task_id, task.input),
-            "seconds": float(task.agent.limits.seconds),
-            "traceparent": task.traceparent,
-        }
-        question = MessageDraft(role=MessageRole.USER, content=task.input)
-        place = await append_messages(tx, self._sealed, self._ids, scope, task.session_id, [question])
-        tx.defer(QUERIES["insert_task"], {**values, "question_sequence": place})
 
     async def _cancel(self, tx: Tx, scope: Scope, task_id: str, request: Request) -> None:
         """CANCELLING, and all below it; CANCELLED in the same transaction where no worker lives that could end it."""

@@ -95,6 +95,7 @@ async def read_step(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> St
         lease_epoch=row["lease_epoch"],
         create_time=row["create_time"],
         end_time=row["end_time"],
+        child_task_id=row["child_task_id"] or "",
     )
 
 

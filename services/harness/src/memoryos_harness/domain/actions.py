@@ -93,6 +93,13 @@ class HandOff:
 
 
 @dataclass(frozen=True, slots=True)
+class StartChildren:
+    """Let sub-agents work on these calls of one reply at the same time, each as a task of its own."""
+
+    requests: tuple[ToolRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PageOut:
     """Put the conversation's oldest turns away: the steps from `first` to `last`, both included."""
 
@@ -122,4 +129,4 @@ class Die:
     message: str
 
 
-Action = DoRecall | AskModel | CallTool | HandOff | PageOut | Resume | Respond | Die
+Action = DoRecall | AskModel | CallTool | HandOff | StartChildren | PageOut | Resume | Respond | Die

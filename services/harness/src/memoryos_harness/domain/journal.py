@@ -24,6 +24,7 @@ from memoryos_harness.domain.actions import (
     DoRecall,
     Respond,
     Resume,
+    StartChildren,
 )
 from memoryos_harness.domain.agents import Agent, Limits, Recall
 from memoryos_harness.domain.journal_forms import last_model_step
@@ -73,9 +74,10 @@ def _in_window(steps: Sequence[Step], window: Window, asking: AskModel) -> Actio
 def _within(limits: Limits, used: Counters, action: Action) -> Action:
     if isinstance(action, Respond | Die):
         return action
-    if used.steps >= limits.steps:
+    new_steps = len(action.requests) if isinstance(action, StartChildren) else 1
+    if used.steps + new_steps > limits.steps:
         return Die(LIMIT_STEPS, f"The task reached its limit of {limits.steps} steps.")
-    if isinstance(action, AskModel) and used.tokens >= limits.tokens:
+    if isinstance(action, AskModel | StartChildren) and used.tokens >= limits.tokens:
         return Die(LIMIT_TOKENS, f"The task reached its limit of {limits.tokens} tokens.")
     if isinstance(action, CallTool) and used.calls >= limits.calls:
         return Die(LIMIT_CALLS, f"The task reached its limit of {limits.calls} tool calls.")

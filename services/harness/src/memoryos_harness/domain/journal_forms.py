@@ -8,6 +8,8 @@
   "of"?, "wait_s"?, "stopped"?}, output {"outcome", "content", "code"?, "fallback"?}
 - HAND_OFF     input {"model_step", "index", "tool_call_id", "name", "arguments", "skill", "code", "message"}, output
   {"note"}
+- CHILD_TASK   input {"model_step", "index", "tool_call_id", "name", "agent", "arguments", "error", "seconds"}, output
+  {"outcome", "content", "code"?}
 - PAGE_OUT     input {"from", "to"}, output {"item_id", "tokens"}
 A failed step of another kind than TOOL_CALL has output {"error"}.
 """
@@ -25,7 +27,7 @@ from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.tool_names import skills_by_tool_name
 
-ANSWERS: Final = frozenset({StepKind.TOOL_CALL, StepKind.HAND_OFF})
+ANSWERS: Final = frozenset({StepKind.TOOL_CALL, StepKind.CHILD_TASK, StepKind.HAND_OFF})
 """Steps whose outcome is the answer of a call that the model asked for."""
 
 

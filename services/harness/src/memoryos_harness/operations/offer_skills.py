@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 from memoryos_core.errors import DependencyUnavailable
 from memoryos_models.ports import ToolSpec
 
+from memoryos_harness.domain.children import PARAMETERS, child_skill, may_start
 from memoryos_harness.domain.tool_names import ToolNamesCollide, skills_by_tool_name, tool_name
+from memoryos_harness.errors import AgentNotFound
 from memoryos_harness.operations.task_run import AttemptFailed, TaskDies, TaskRun
 from memoryos_harness.ports import Skill
 
@@ -19,8 +22,9 @@ DESCRIPTION_LENGTH_MAX: Final = 200
 async def offered_skills(run: TaskRun) -> tuple[Skill, ...]:
     """Give the agent's skills that are open to this task; none at all is an error, not an empty run."""
     wanted = frozenset(run.claim.agent.skills)
+    children = _offered_children(run)
     if not wanted:
-        return ()
+        return _checked(children)
     try:
         listed = await run.interruptible(run.ports.tools.list_skills(await run.ports.tokens.mint(run.claim)))
     except DependencyUnavailable as error:
@@ -28,6 +32,21 @@ async def offered_skills(run: TaskRun) -> tuple[Skill, ...]:
     offered = tuple(skill for skill in listed if skill.name in wanted)
     if not offered:
         raise TaskDies("no_skills", "None of the agent's skills is open to this task.")
+    return _checked((*offered, *children))
+
+
+def _offered_children(run: TaskRun) -> tuple[Skill, ...]:
+    """Give the sub-agents that the task may start now, as skills; a file that is gone is not offered."""
+    agent = run.claim.agent
+    found: list[Skill] = []
+    for name in agent.agents if may_start(agent, run.steps) else ():
+        with suppress(AgentNotFound):
+            described = run.ports.agents.find(name).description or f"Lets the agent {name} do a task."
+            found.append(Skill(name=child_skill(name), description=described, parameters=PARAMETERS))
+    return tuple(found)
+
+
+def _checked(offered: tuple[Skill, ...]) -> tuple[Skill, ...]:
     try:
         skills_by_tool_name(skill.name for skill in offered)
     except ToolNamesCollide as error:

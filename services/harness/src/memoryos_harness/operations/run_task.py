@@ -21,7 +21,17 @@ from memoryos_telemetry.names import (
 )
 from memoryos_telemetry.telemetry import tracer
 
-from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, HandOff, PageOut, Respond, Resume
+from memoryos_harness.domain.actions import (
+    AskModel,
+    CallTool,
+    Die,
+    DoRecall,
+    HandOff,
+    PageOut,
+    Respond,
+    Resume,
+    StartChildren,
+)
 from memoryos_harness.domain.journal import LIMIT_SECONDS, next_action
 from memoryos_harness.domain.prompt import window_of
 from memoryos_harness.domain.states import StepKind, TaskState
@@ -35,6 +45,7 @@ from memoryos_harness.operations.hand_off import hand_off
 from memoryos_harness.operations.look_at_review import still_waits
 from memoryos_harness.operations.page_out import page_out
 from memoryos_harness.operations.recall_for_model import recall_for_model
+from memoryos_harness.operations.run_children import join_children, start_children
 from memoryos_harness.operations.task_run import AttemptFailed, RunPorts, RunSettings, TaskDies, TaskRun
 
 ACCESS_REVOKED: Final = "access_revoked"
@@ -229,6 +240,7 @@ async def _steps(run: TaskRun) -> None:
                 crash_point("harness.task.before_finish")
                 await journal.succeed(lease, text)
                 run.ended = True
+                crash_point("harness.task.after_finish")
                 return
             case Die(code, message):
                 raise TaskDies(code, message)
@@ -253,6 +265,9 @@ async def _steps(run: TaskRun) -> None:
             case Resume(step):
                 if not await _resume(run, step):
                     return
+            case StartChildren(requests):
+                if not await start_children(run, requests):
+                    return
 
 
 async def _load_history(run: TaskRun) -> Window:
@@ -269,6 +284,8 @@ async def _load_history(run: TaskRun) -> Window:
 
 async def _resume(run: TaskRun, step: Step) -> bool:
     match step.kind:
+        case StepKind.CHILD_TASK:
+            return await join_children(run)
         case StepKind.MEMORY_READ:
             await recall_for_model(run, started=step)
         case StepKind.MODEL_CALL:

@@ -18,6 +18,8 @@ from memoryos_harness.domain.states import StepState
 from memoryos_harness.domain.tasks import Counters, Step, StepResult
 from memoryos_harness.errors import CancelRequested
 from memoryos_harness.ports import (
+    AgentCatalog,
+    ChildTasks,
     Claim,
     MemoryBindings,
     MemoryReader,
@@ -68,6 +70,8 @@ class RunPorts:
     """What a run reaches the world through, and nothing else."""
 
     journal: TaskJournal
+    children: ChildTasks
+    agents: AgentCatalog
     sessions: SessionStore
     memory: MemoryReader
     working: WorkingMemory
@@ -133,6 +137,10 @@ class TaskRun:
     def seconds_left(self) -> float:
         """Time until the task's limit; by the database's clock at the claim, counted here since."""
         return self._end - self.ports.clock.monotonic()
+
+    def charge(self, seconds: float) -> None:
+        """Count time that child tasks used up."""
+        self._end -= seconds
 
     @property
     def now(self) -> datetime:

@@ -91,6 +91,7 @@ def step_message(step: Step) -> tasks_pb2.Step:
         review_id=step.ids.review_id,
         item_ids=step.item_ids,
         lease_epoch=step.lease_epoch,
+        child_task_id=step.child_task_id,
         create_time=_time(step.create_time),
         end_time=_time(step.end_time) if step.end_time else None,
     )
