@@ -63,6 +63,8 @@ class InMemoryTools:
     """When set, a call is refused at the door once it was looked at so often."""
     hold: asyncio.Event | None = None
     """When set, an effect waits for it."""
+    failing: dict[str, list[str]] = field(default_factory=dict)
+    """By skill, codes that its next calls fail with: for certain, before any effect."""
 
     names = ("mes.takt", "ticket.delete", "refund.pay", "mail.send", "slow.report")
 
@@ -120,6 +122,9 @@ class InMemoryTools:
             del self.running[request_id]
 
     async def _outcome(self, skill: str, request_id: str, arguments: dict[str, Any], ids: CallIds) -> CallOutcome:
+        if self.failing.get(skill):
+            code = self.failing[skill].pop(0)
+            return CallOutcome(kind=CallOutcomeKind.FAILED, code=code, message="Nothing was done.", ids=ids)
         match skill:
             case "ticket.delete":
                 return CallOutcome(kind=CallOutcomeKind.REFUSED, message="This ticket may not be deleted.", ids=ids)
@@ -162,6 +167,8 @@ class InMemoryMemory:
     """Task by name of its binding."""
     unbound: list[str] = field(default_factory=list)
     """Tasks whose binding was ended."""
+    written: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Path and texts by the request that wrote them."""
 
     async def bind(self, token: str, *, task_id: str, read, write, ttl_s: float) -> str:
         identity = self.verify(token)
@@ -173,6 +180,16 @@ class InMemoryMemory:
         binding_id = known[0] if known else IDS.new("bind")
         self.bound[task_id], self.binding_ids[binding_id] = (tuple(read), tuple(write)), task_id
         return binding_id
+
+    async def put(self, token: str, *, path: str, texts, request_id: str) -> tuple[str, ...]:
+        identity = self.verify(token)
+        if self.down:
+            raise DependencyUnavailable
+        places = [*(identity.write_paths or ()), *self.bound.get(identity.task_id, ((), ()))[1]]
+        if sum(MemoryPath.parse(place).contains(MemoryPath.parse(path)) for place in places) < 2:
+            raise NotAllowed
+        assert self.written.setdefault(request_id, (path, tuple(texts))) == (path, tuple(texts))
+        return tuple(f"mem_{request_id[5:-2]}{number:02}" for number in range(len(texts)))
 
     async def unbind(self, token: str, binding_id: str) -> None:
         self.verify(token)
@@ -329,6 +346,15 @@ class FakeMemoryFS(memoryfs_pb2_grpc.MemoryFSServicer):
     async def Unbind(self, request: bindings_pb2.UnbindRequest, context: grpc.aio.ServicerContext):
         await self.memory.unbind(caller().subject_token, request.id)
         return bindings_pb2.UnbindResponse()
+
+    async def Write(self, request: memoryfs_pb2.WriteRequest, context: grpc.aio.ServicerContext):
+        ids = await self.memory.put(
+            caller().subject_token,
+            path=request.path,
+            texts=[entry.content for entry in request.entries],
+            request_id=request.request_id,
+        )
+        return memoryfs_pb2.WriteResponse(results=[memoryfs_pb2.WriteResult(id=item_id) for item_id in ids])
 
     async def Read(self, request: memoryfs_pb2.ReadRequest, context: grpc.aio.ServicerContext):
         found = await self.memory.recall(

@@ -289,9 +289,7 @@ def test_a_structured_answer_is_repaired_with_pointer_and_rule_and_comes_out_can
     planned = set() if strategy == "react" else {Purpose.PLAN, Purpose.ACT, Purpose.REFLECT}
     run = Simulation(
         agent(output_schema=NUMBER, strategy=strategy),
-        lambda count, purpose: (
-            says(next(texts)) if strategy == "react" or purpose is Purpose.ANSWER else plan(count, purpose)
-        ),
+        lambda count, purpose: plan(count, purpose) if purpose in planned else says(next(texts)),
     )
     assert run.run() == Respond('{"at":"2026-01-01T00:00:00Z","n":1}')
     asked = [s.input.get("say", "") for s in run.steps if s.kind is StepKind.MODEL_CALL]
