@@ -127,13 +127,22 @@ def choice(message: object, finish: object = "tool_calls") -> dict:
         choice({"tool_calls": [1]}),
         choice({"tool_calls": [{"id": "", "function": {"name": "t", "arguments": "{}"}}]}),
         choice({"tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]}),
-        choice({"tool_calls": [{"id": "a", "function": {"name": "t"}}] * 2}),
         choice({"content": "x"}, "done"),
     ],
 )
 def test_half_replies_are_errors(body: dict) -> None:
     with pytest.raises(ModelReplyInvalid):
         read_reply(body, "m")
+
+
+def test_calls_with_one_id_are_told_apart() -> None:
+    calls = [{"id": name, "function": {"name": "t"}} for name in ("a", "a", "a_1", "a")]
+    assert [call.id for call in read_reply(choice({"tool_calls": calls}), "m").tool_calls] == [
+        "a",
+        "a_1",
+        "a_1_2",
+        "a_3",
+    ]
 
 
 def test_calls_beside_stop_count_and_arguments_must_be_text() -> None:

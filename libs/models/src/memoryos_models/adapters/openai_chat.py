@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from memoryos_core.canonical import parse_json
@@ -141,10 +142,18 @@ def _read_calls(value: object) -> tuple[ToolCall, ...]:
         return ()
     if not isinstance(value, list) or len(value) > _TOOL_CALLS_MAX:
         raise ModelReplyInvalid(f"the reply's tool calls are not a list of at most {_TOOL_CALLS_MAX}")
-    calls = tuple(_read_call(entry) for entry in value)
-    if len({call.id for call in calls}) != len(calls):
-        raise ModelReplyInvalid("two tool calls of the reply have one id")
-    return calls
+    return _told_apart([_read_call(entry) for entry in value])
+
+
+def _told_apart(calls: list[ToolCall]) -> tuple[ToolCall, ...]:
+    """Give the calls with an id each: some models give all calls of a reply the same one."""
+    seen: dict[str, ToolCall] = {}
+    for index, call in enumerate(calls):
+        call_id = call.id
+        while call_id in seen:
+            call_id = f"{call_id}_{index}"
+        seen[call_id] = replace(call, id=call_id)
+    return tuple(seen.values())
 
 
 def _read_call(entry: object) -> ToolCall:
