@@ -8,7 +8,7 @@ from memoryos.harness.v1 import tasks_pb2
 from .scripts import AGENTS, many_calls, plan_script
 from .world import make_world, serving, write_agents
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 POINTS = ("before_journal", "after_started", "after_effect", "after_done")
 _IDS = re.compile(r"\b(step|mem|task)_[0-9A-Z]{20,32}")
@@ -39,7 +39,7 @@ async def told(user, task_id: str) -> list[tuple]:
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize(
-    ("agent", "script"), [("planner", plan_script), ("forgetful", many_calls(6))], ids=["planner", "forgetful"]
+    ("agent", "script"), [("planner", plan_script), ("forgetful", many_calls(5))], ids=["planner", "forgetful"]
 )
 async def test_a_killed_run_is_told_as_the_one_that_was_not(world, agent, script, point) -> None:
     world.model.script = script

@@ -216,6 +216,12 @@ async def test_a_result_is_what_the_skill_says_that_it_is(
     assert read.kind is (OutcomeKind.REFUSED if code else OutcomeKind.SUCCEEDED)
 
 
+async def test_an_upstream_that_finds_it_too_much_is_told_apart(bench: Bench):
+    for status, code in ((429, messages.THROTTLED_CODE), (400, messages.REFUSED_CODE), (409, messages.REFUSED_CODE)):
+        outcome = await bench.call(bench.skill({"path": f"/status-{status}/{{a}}"}, "non_idempotent"), a="x")
+        assert (outcome.kind, outcome.error_code) == (OutcomeKind.REFUSED, code)
+
+
 async def test_an_answer_that_is_cut_off_or_no_json_is_not_of_the_form(bench: Bench):
     made = bench.skill({"path": "/say/x", "response": RESPONSE, "response_bytes_max": 256}, "non_idempotent")
     for raw in (b'{"errcode":0,"data":[{"line":"' + b"x" * 500 + b'"}]}', b"<html>", b"", b'{"errcode":0,"errcode":1}'):

@@ -97,7 +97,9 @@ def _content(outcome: CallOutcome) -> str:
     match outcome.kind:
         case CallOutcomeKind.SUCCEEDED:
             answered: dict[str, Any] = {"status": "ok", "result": outcome.result}
-            return _cut(canonical_json({**answered, "fallback": True} if outcome.fallback else answered).decode())
+            answered |= {"message": outcome.message} if outcome.message else {}
+            answered |= {"fallback": True} if outcome.fallback else {}
+            return _cut(canonical_json(answered).decode())
         case CallOutcomeKind.UNKNOWN:
             answer = {"status": "unknown", "message": UNKNOWN_MESSAGE}
         case CallOutcomeKind.INVALID:

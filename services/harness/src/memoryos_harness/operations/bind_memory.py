@@ -11,15 +11,18 @@ from memoryos_harness.domain.states import StepKind
 from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
 
 _LOG: Final = logging.getLogger(__name__)
+REST_S: Final = 30 * 86_400.0
+"""How long the places of a task that rests stay bound: the longest that MemoryFS takes."""
 _RENEWALS: Final = 4
 """A binding is renewed when so great a part of its time is over."""
 
 
-async def bind_memory(run: TaskRun) -> None:
-    """Bind the agent's places to the task for `binding_s`, or renew that; an agent without places is not bound
-    until it has put something into working memory.
+async def bind_memory(run: TaskRun, *, ttl_s: float | None = None) -> None:
+    """Bind the agent's places to the task for `ttl_s` (`binding_s`), or renew that.
 
-    Fails the attempt when MemoryFS does not answer: without a binding the task's working memory would stay behind.
+    An agent without places is not bound until it has put something into
+    working memory. Fails the attempt when MemoryFS does not answer: without a
+    binding the task's working memory would stay behind.
     """
     claim = run.claim
     memory, identity = claim.agent.memory, claim.grant[-1].identity
@@ -31,7 +34,7 @@ async def bind_memory(run: TaskRun) -> None:
             task_id=claim.lease.task_id,
             read=identity.read_paths or (),
             write=identity.write_paths or (),
-            ttl_s=run.settings.binding_s,
+            ttl_s=ttl_s or run.settings.binding_s,
         )
     except DependencyUnavailable as error:
         raise AttemptFailed("memory_unavailable", "Memory did not answer.", error.retry_after_s) from error
@@ -47,6 +50,15 @@ async def renew_memory(run: TaskRun) -> None:
         await bind_memory(run)
     except (AttemptFailed, MemoryOSError):
         _LOG.warning("binding not renewed", extra={"task_id": run.claim.lease.task_id})
+
+
+async def keep_memory_at_rest(run: TaskRun) -> None:
+    """Bind for as long as may be: nobody renews what belongs to a task that rests."""
+    if run.binding_id:
+        try:
+            await bind_memory(run, ttl_s=REST_S)
+        except (AttemptFailed, MemoryOSError):
+            _LOG.warning("binding not renewed", extra={"task_id": run.claim.lease.task_id})
 
 
 async def renew_while_waiting(run: TaskRun, poll_s: float) -> None:

@@ -8,6 +8,7 @@ from memoryos_harness.domain.actions import HandOff
 from memoryos_harness.domain.journal_forms import hand_off_input
 from memoryos_harness.domain.states import StepKind
 from memoryos_harness.domain.tasks import Step
+from memoryos_harness.operations.bind_memory import keep_memory_at_rest
 from memoryos_harness.operations.task_run import TaskRun
 
 
@@ -27,4 +28,5 @@ async def hand_off(run: TaskRun, *, asked: HandOff | None = None, started: Step 
         step = await journal.resume(lease, started)
     run.started(step)
     crash_point("harness.step.after_started")
+    await keep_memory_at_rest(run)
     await journal.hand_over(lease, step)

@@ -72,7 +72,7 @@ def _outcome(sent: Sent, attempt: Attempt) -> Outcome:
     if answer.contact is Contact.ANSWERED and 400 <= answer.status < _SERVER_FAULT:
         return Outcome(
             kind=OutcomeKind.REFUSED,
-            error_code=messages.REFUSED_CODE,
+            error_code=messages.refused_code(answer.status),
             agent_message=messages.refused(answer.status),
         )
     if answer.contact is Contact.ANSWERED and 200 <= answer.status < 300:

@@ -193,4 +193,5 @@ def _failure(error: grpc.aio.AioRpcError) -> Outcome:
     sentence = _REFUSALS.get(error.code())
     if sentence is None:
         return Outcome(kind=OutcomeKind.UNKNOWN, error_code=messages.UNKNOWN_CODE, agent_message=messages.UNKNOWN)
-    return Outcome(kind=OutcomeKind.REFUSED, error_code=messages.REFUSED_CODE, agent_message=sentence)
+    code = messages.THROTTLED_CODE if sentence == messages.BUSY else messages.REFUSED_CODE
+    return Outcome(kind=OutcomeKind.REFUSED, error_code=code, agent_message=sentence)

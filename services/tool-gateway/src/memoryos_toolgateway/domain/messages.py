@@ -12,6 +12,7 @@ UNKNOWN: Final = (
 NOT_SENT_CODE: Final = "not_sent"
 NOT_SENT: Final = "The tool could not be reached. Nothing was done."
 REFUSED_CODE: Final = "upstream_status"
+THROTTLED_CODE: Final = "upstream_throttled"
 NOT_FOUND: Final = "The tool knows no such thing. Nothing was done."
 BUSY: Final = "The tool takes no more calls at the moment. Nothing was done."
 REFUSED: Final = "The tool refused these arguments. Nothing was done."
@@ -41,6 +42,11 @@ CANCELLED: Final = "This call was withdrawn before it was made. Nothing was done
 DID_NOT_HAPPEN_CODE: Final = "did_not_happen"
 DID_NOT_HAPPEN: Final = "It was found out that this call did not take effect."
 HAPPENED: Final = "It was found out that this call took effect; its result is not known."
+
+
+def refused_code(status: int) -> str:
+    """Give the code for an upstream's answer of this HTTP status, 400 to 499; that it is too much may pass."""
+    return THROTTLED_CODE if status == 429 else REFUSED_CODE
 
 
 def refused(status: int) -> str:
