@@ -57,6 +57,12 @@ class TasksDeployment(Deployment):
         }  # fmt: skip
         return settings
 
+    def _may_end(self, name: str) -> bool:
+        """A worker that is started while the database is down for long ends, as supervisors start it again."""
+        return name in WORKERS and self._log(name).rstrip().splitlines()[-1].startswith(
+            "memoryos_postgres.errors.DatabaseUnavailable"
+        )
+
     def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
         if name == "model":
             return [sys.executable, str(_HERE / "tasks_model.py"), str(self._ports[name])], {}

@@ -125,6 +125,7 @@ async def test_rounds_of_kills_while_tasks_run(tmp_path: Path, task_kills: int |
         long = await users.submit([("chaos.put", f"d{n}") for n in range(DOCUMENTS)], DOCUMENTS_AT_ONCE)
         turn = asyncio.Lock()
         killing = asyncio.gather(kill(deployment, rng, kills, turn), hunt(deployment, users, long, turn))
+        keeping = asyncio.create_task(keep_up(deployment, turn))
         running: set[asyncio.Task[tasks_pb2.Task]] = {asyncio.create_task(users.ended(long))}
         while len(users.all) <= kills * TASKS_A_KILL:
             running.add(asyncio.create_task(users.ended(await users.drawn())))
@@ -133,6 +134,7 @@ async def test_rounds_of_kills_while_tasks_run(tmp_path: Path, task_kills: int |
         await killing
         while running:
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        keeping.cancel()
         assert (await users.get(long)).step_count >= LONG_STEPS
         await judged(deployment, users, books)
         pids = {process.pid for process in deployment.processes}
@@ -148,7 +150,15 @@ async def kill(deployment: TasksDeployment, rng: random.Random, kills: int, turn
         victims = sorted(rng.sample(MORTAL, rng.choice([1, 1, 2])))
         async with turn:
             await deployment.kill(victims)
-            await deployment.start(victims)
+            await deployment.start([*victims, *(await deployment.bury())])
+
+
+async def keep_up(deployment: TasksDeployment, turn: asyncio.Lock) -> None:
+    """Start again what has ended by itself, as a supervisor does."""
+    while True:
+        await asyncio.sleep(0.5)
+        async with turn:
+            await deployment.start(await deployment.bury())
 
 
 async def hunt(deployment: TasksDeployment, users: Users, long: Submitted, turn: asyncio.Lock) -> None:
