@@ -64,6 +64,10 @@ def test_who_calls_decides_what_is_there(deployment: Deployment) -> None:
         (("mem", "forget", PATH), 2),
         (("token", "--role", "root"), 2),
         (("token", "--ttl", "999999"), 2),
+        (("token", "--user", "u42", "revoke", "user:u42"), 2),
+        (("token", "revoke", "u42"), 2),
+        (("token", "exchange", "a/b"), 2),
+        (("token", "exchange", "scout", "--audience", "harness"), 2),
         (("skill", "show", "no.such"), 3),
         (("trace", "mem_x"), 2),
         (("logs", "nobody"), 3),
@@ -85,6 +89,21 @@ def test_a_token_by_hand_is_as_good_as_a_made_one(deployment: Deployment) -> Non
     assert deployment.mos("mem", "read", PATH, "--token", token).returncode == 0
     forged = deployment.mos("mem", "read", PATH, "--token", token[:-4] + "AAAA")
     assert (forged.returncode, "TOKEN_INVALID" in forged.stderr) == (4, True)
+
+
+def test_an_agents_token_reaches_what_was_named_until_its_user_is_revoked(deployment: Deployment) -> None:
+    ada = ("--user", "ada")
+    token = deployment.mos("token", "exchange", "scout", "--read", PATH, *ada).stdout.strip()
+    assert deployment.mos("mem", "read", PATH, "--token", token).returncode == 0
+    assert deployment.mos("mem", "write", PATH, "x", "--token", token).returncode == 4
+    assert "user:ada is revoked since" in deployment.mos("token", "revoke", "user:ada").stdout
+    refused = deployment.mos("token", "exchange", "scout", *ada)
+    assert (refused.returncode, "mos token restore" in refused.stderr) == (4, True)
+    (kept,) = deployment.json("token", "revoked")
+    assert kept["subject"] == "user:ada"
+    assert deployment.mos("token", "restore", "user:ada").returncode == 0
+    assert deployment.mos("token", "exchange", "scout", *ada).returncode == 0
+    assert deployment.json("token", "revoked") == []
 
 
 def test_a_call_is_decided_traced_and_audited(deployment: Deployment) -> None:

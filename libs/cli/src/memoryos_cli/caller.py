@@ -107,6 +107,7 @@ LOCAL: Final = ("data", "as_json")
 def command(app: typer.Typer, name: str, *, options: tuple[str, ...] = tuple(_OPTIONS)) -> Callable[..., Any]:
     """Add an async function `(caller, …)` to `app` as a command that also takes the caller's options.
 
+    With the name "" it is what the group itself does without a further word.
     Its errors become one line and the exit code of memoryos_cli.exits.
     """
 
@@ -126,6 +127,9 @@ def command(app: typer.Typer, name: str, *, options: tuple[str, ...] = tuple(_OP
 
         @functools.wraps(function)
         def run(ctx: typer.Context, **given: Any) -> None:
+            if ctx.invoked_subcommand is not None:
+                _nothing_before(ctx)
+                return
             shared_values = {**_DEFAULTS, **{option: given.pop(f"caller_{option}") for option in options}}
             caller = _caller(ctx.obj, shared_values)
             code = run_and_tell(lambda: function(caller, **given), caller.output)
@@ -135,10 +139,17 @@ def command(app: typer.Typer, name: str, *, options: tuple[str, ...] = tuple(_OP
         run.__signature__ = inspect.Signature([context, *own, *shared])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in (context, *own, *shared)}
         del run.__wrapped__
-        app.command(name)(run)
+        (app.command(name) if name else app.callback(invoke_without_command=True))(run)
         return function
 
     return add
+
+
+def _nothing_before(ctx: typer.Context) -> None:
+    """Refuse options of the group before one of its commands: they would be those of nobody."""
+    sources = [ctx.get_parameter_source(name) for name in ctx.params]
+    if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        raise typer.BadParameter("options go after the last word of the command", ctx=ctx)
 
 
 def run_and_tell(function: Callable[[], Awaitable[None]], output: Output) -> int:

@@ -65,6 +65,7 @@ _HINTS: Final = {
     "TOKEN_MISSING": "give a token with --token, or let `mos` make one with --user",
     "TOKEN_EXPIRED": "make a new one with `mos token`",
     "TOKEN_INVALID": "make one with `mos token`; was it made for this data folder?",
+    "ACCESS_REVOKED": "a tenant-admin takes it back with `mos token restore`",
     "ROLE_REQUIRED": "name a role that may do this with --role",
     "PATH_NOT_ALLOWED": "is it the path of your own tenant? see --tenant",
     "REVIEWER_INVOLVED": "somebody else must review: --user OTHER",

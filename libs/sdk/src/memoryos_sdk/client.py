@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Self
 
 import grpc
-from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
+from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc, tokens_pb2_grpc
 from memoryos.jobs.v1 import jobs_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
@@ -22,6 +22,7 @@ from memoryos_sdk.memory import MemoryFS
 from memoryos_sdk.reviews import Reviews
 from memoryos_sdk.sessions import Sessions
 from memoryos_sdk.tasks import Tasks
+from memoryos_sdk.tokens import Tokens
 from memoryos_sdk.tools import Tools
 
 
@@ -111,6 +112,11 @@ class Client:
     def sessions(self) -> Sessions:
         """Conversations."""
         return Sessions(sessions_pb2_grpc.SessionsStub(self._channels.get(self._addresses.harness)), self._invocation)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Tokens of agents that work for the caller, and revocations."""
+        return Tokens(tokens_pb2_grpc.TokensStub(self._channels.get(self._addresses.harness)), self._invocation)
 
     @cached_property
     def reviews(self) -> Reviews:
