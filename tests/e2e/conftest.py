@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -41,9 +42,13 @@ class World:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def world() -> AsyncIterator[World]:
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    agents = tmp_path_factory.mktemp("agents")
+    for folder in (DEMO / "agents", Path(__file__).parent / "agents"):
+        shutil.copytree(folder, agents, dirs_exist_ok=True)
     with factory.running(Books.draw(random.Random(7))) as outside, ScriptedServer(script) as model:
         settings = [f"models.chat_url={model.base_url}", "models.chat_model=scripted", *outside.settings()]
+        settings.append(f"harness.agents_dir={agents}")
         async with running_stack(settings=settings) as stack:
             world = World(stack, outside.business, {}, model)
             yield world

@@ -48,8 +48,8 @@ class Tokens:
     ) -> AgentToken:
         """Give a token of an agent that works for the caller: five minutes at most, and no longer than the caller's.
 
-        Without `audience` it is good for every service that an agent calls;
-        memory that is not named in the paths is out of its reach.
+        Without `audience` it is good for every service that an agent calls (a
+        skill's call needs both tool-gateway and policy); memory that is not named in the paths is out of its reach.
         """
         request = tokens_pb2.ExchangeTokenRequest(
             agent=agent, audience=audience, read_paths=read_paths, write_paths=write_paths, ttl_s=ttl_s

@@ -36,7 +36,9 @@ class ExchangeTokenRequest(_message.Message):
     """Seconds that it lives; 0: 300."""
     @_builtins.property
     def audience(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Services that it is good for; none: all that an agent may call."""
+        """Services that it is good for; none: all that an agent may call. A call of a
+        skill needs tool-gateway and policy, which the gateway asks with this token.
+        """
 
     @_builtins.property
     def read_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
