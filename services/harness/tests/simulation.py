@@ -76,12 +76,18 @@ class Simulation:
     def run(self, steps_max: int = 600) -> Respond | Die | HandOff:
         """Go on to the end; a hand-off without a note ends it too."""
         for _ in range(steps_max):
-            action = self.next()
-            if isinstance(action, Respond | Die) or (isinstance(action, HandOff) and self.note is None):
-                return action
-            step = action.step if isinstance(action, Resume) else self.begin(action)
-            self.finish(step)
+            end = self.step()
+            if end is not None:
+                return end
         raise AssertionError("the run does not end")
+
+    def step(self) -> Respond | Die | HandOff | None:
+        """Do the next thing; give what ends the run."""
+        action = self.next()
+        if isinstance(action, Respond | Die) or (isinstance(action, HandOff) and self.note is None):
+            return action
+        self.finish(action.step if isinstance(action, Resume) else self.begin(action))
+        return None
 
     def begin(self, action: Any) -> Step:
         match action:

@@ -39,7 +39,7 @@ async def told(user, task_id: str) -> list[tuple]:
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize(
-    ("agent", "script"), [("planner", plan_script), ("forgetful", many_calls(5))], ids=["planner", "forgetful"]
+    ("agent", "script"), [("planner", plan_script), ("forgetful", many_calls(6))], ids=["planner", "forgetful"]
 )
 async def test_a_killed_run_is_told_as_the_one_that_was_not(world, agent, script, point) -> None:
     world.model.script = script

@@ -80,6 +80,7 @@ def test_what_did_not_fail_for_certain_is_never_tried_again(outcome) -> None:
     run = Simulation(agent(on_failure=preset), asks_once, lambda step, count: outcome)
     assert run.run() == Respond("done")
     assert tries(run) == [("a.b", 1, None, None, None)]
+    assert not any(step.kind is StepKind.HAND_OFF for step in run.steps)
 
 
 @pytest.mark.parametrize("code", ["upstream_status", "rate_limited", "network_refused", "no_upstream_identity"])
@@ -322,6 +323,23 @@ def test_the_oldest_turns_are_put_away_whole_and_the_newest_stays() -> None:
     assert sum(len(m.content) for m in shown) < 20_000
 
 
+def test_the_newest_turn_stays_in_a_window_that_is_too_small_for_it() -> None:
+    run = Simulation(
+        agent(),
+        lambda count, purpose: calls(("a__b", {"n": count})) if count < 4 else says("done"),
+        window=Window(tokens=10, always=100),
+    )
+    assert run.run() == Respond("done")
+    for length, step in enumerate(run.steps):
+        if step.kind is StepKind.MODEL_CALL and length:
+            asked = [
+                c.arguments_json for m in conversation(run.agent, (), "q", run.steps[:length]) for c in m.tool_calls
+            ]
+            newest = [s for s in run.steps[:length] if s.kind is StepKind.TOOL_CALL][-1]
+            assert asked[-1] == newest.input["arguments"]
+            assert len(asked) <= 2  # it, and where the others are
+
+
 def test_an_endpoint_that_finds_it_too_long_leads_to_the_same() -> None:
     run = Simulation(
         agent(),
@@ -374,7 +392,7 @@ PRESETS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["react", "plan_execute"]),
     st.lists(REPLY, min_size=1, max_size=8),
@@ -398,11 +416,14 @@ def test_a_run_that_is_cut_anywhere_goes_on_as_if_it_was_not(
     run = Simulation(file, model, lambda step, n: answers[n % len(answers)], window=Window(tokens=tokens, always=50))
     end = run.run()
     check_tries(run, preset, same_failures)
-    for length in range(len(run.steps) + 1):
-        for started in (False, True):
-            again = run.cut(length, started=started)
-            assert again.run() == end
-            assert again.steps == run.steps
+    for length in range(len(run.steps) + 1):  # one step from every cut: the rest follows by induction
+        begun = run.cut(length, started=True)
+        if length:
+            begun.step()
+            assert begun.steps == run.steps[:length]
+        again = run.cut(length, started=False)
+        assert again.step() == (end if length == len(run.steps) else None)
+        assert again.steps == run.steps[: length + 1]
 
 
 def check_tries(run, preset, same_failures) -> None:
