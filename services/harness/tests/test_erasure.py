@@ -71,6 +71,26 @@ async def test_a_person_goes_batch_by_batch_and_nobody_else(db, sealed):
     assert set((await Remains(db, ["harness"]).find("acme", sought)).values()) == {0}
 
 
+async def test_a_family_goes_children_first_however_small_the_batches(db, sealed):
+    alice = await live(db, sealed, "alice")
+    async with db.scoped(alice) as tx:
+        for child, parent, depth in (("a-child", "alice", 1), ("a-grandchild", "a-child", 2)):
+            await tx.execute(
+                "INSERT INTO harness.tasks (tenant, id, user_id, agent_chain, session_id, question_sequence, agent,"
+                " agent_version, sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent, parent_task_id,"
+                " depth) SELECT tenant, %s, user_id, agent_chain, session_id, 0, agent, agent_version, sealed_agent,"
+                " sealed_grant, sealed_input, deadline_time, '', %s, %s FROM harness.tasks WHERE id = 'alice'",
+                (child, parent, depth),
+            )
+    sought = Sought(user="alice")
+    for table, statement in holdings_of(sealed).of_user.items():
+        for _ in range(4):
+            async with db.upkeep("acme") as tx:
+                await tx.execute(statement, {**sought.parameters, "tenant": "acme", "limit": 1})
+        assert table
+    assert await rows(db, alice) == [0, 0, 0, 0]
+
+
 async def test_an_item_leaves_the_steps_of_whoever_recalled_it(db, sealed):
     bob = await live(db, sealed, "bob", item_ids=ITEMS)
     twin = await live(db, sealed, "bob", tenant="globex", item_ids=ITEMS)

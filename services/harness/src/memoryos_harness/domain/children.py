@@ -64,6 +64,11 @@ def child_of(agent: Agent, skill: str) -> str:
     return name if skill.startswith(PREFIX) and name in agent.agents and skill not in agent.skills else ""
 
 
+def thinkable(agent: Agent) -> tuple[str, ...]:
+    """Give everything that an agent may think of calling: its skills, and its sub-agents among them."""
+    return (*agent.skills, *(child_skill(name) for name in agent.agents))
+
+
 def may_start(agent: Agent, steps: Sequence[Step]) -> int:
     """Give how many sub-agents the task may still start."""
     started = sum(1 for step in steps if step.child_task_id)

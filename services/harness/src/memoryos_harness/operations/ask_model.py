@@ -12,6 +12,7 @@ from memoryos_models.ports import ChatReply, ChatRequest
 from memoryos_harness.domain.actions import AskModel, Purpose
 from memoryos_harness.domain.agents import DEFAULT_MODEL
 from memoryos_harness.domain.answers import MISTAKES_MAX, Reading, mistakes
+from memoryos_harness.domain.children import thinkable
 from memoryos_harness.domain.journal_forms import purpose_of, reply_output, said_to_model, tools_of
 from memoryos_harness.domain.plans import read_reply, reply_schema
 from memoryos_harness.domain.prompt import asked_with, conversation
@@ -105,7 +106,7 @@ def _request(run: TaskRun, step: Step, skills: tuple[Skill, ...]) -> ChatRequest
 
 def _read(run: TaskRun, step: Step, reply: ChatReply) -> Reading | None:
     text = reply.content if reply.structured is None else canonical_json(dict(reply.structured)).decode()
-    return read_reply(run.claim.agent, purpose_of(step), text, run.claim.agent.skills)
+    return read_reply(run.claim.agent, purpose_of(step), text, thinkable(run.claim.agent))
 
 
 async def _check(run: TaskRun, step: Step, reading: Reading | None) -> None:
