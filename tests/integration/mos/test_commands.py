@@ -104,6 +104,7 @@ def test_an_agents_token_reaches_what_was_named_until_its_user_is_revoked(deploy
     assert deployment.mos("token", "restore", "user:ada").returncode == 0
     assert deployment.mos("token", "exchange", "scout", *ada).returncode == 0
     assert deployment.json("token", "revoked") == []
+    assert {key["use"] for key in json.loads(deployment.mos("token", "keys").stdout)["keys"]} == {"subject"}
 
 
 def test_a_call_is_decided_traced_and_audited(deployment: Deployment) -> None:

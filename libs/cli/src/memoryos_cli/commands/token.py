@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer()
     app.add_typer(group, name="token")
     command(group, "")(token)
-    for function in (exchange, revoke, restore, revoked):
+    for function in (exchange, keys, revoke, restore, revoked):
         command(group, function.__name__)(function)
 
 
@@ -64,6 +65,13 @@ async def exchange(
         caller.output.value(made)
     else:
         caller.output.line(made.access_token)
+
+
+async def keys(caller: Caller) -> None:
+    """Print the public keys of agents' and tasks' tokens, a JWK set: for whoever checks them (identity.keys_file)."""
+    async with caller.client() as client:
+        found = await client.tokens.keys()
+    caller.output.line(json.dumps(found, indent=2))
 
 
 async def revoke(caller: Caller, subject: Subject) -> None:
