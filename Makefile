@@ -11,7 +11,7 @@ PACKAGES := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.tom
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo up down status test test-unit test-chaos check bench eval eval-agents eval-policy eval-tools mutants protos reference lock clean
+.PHONY: help setup demo up down status test test-unit test-chaos check bench eval eval-agents eval-policy eval-tasks eval-tools mutants protos reference lock clean
 
 help: ## Show this help.
 	@echo "Memory OS: memory, tools and durable tasks for agents. Targets:"
@@ -92,6 +92,9 @@ eval-tools: setup ## Schemas, calls, search and hostile arguments of skills: mak
 
 eval-agents: setup ## Agents on a whole deployment: tasks, memory, rights: make eval-agents [ONLY=text] [MODEL=url] [OUT=file].
 	$(BIN)/python -m evals.agents --check $(if $(ONLY),--only "$(ONLY)") $(if $(MODEL),--model "$(MODEL)") $(if $(OUT),--out "$(OUT)")
+
+eval-tasks: setup ## Recorded conversations, many users and a failing upstream, as tasks: make eval-tasks [DATA=dir] [SCENE=name].
+	$(BIN)/python -m evals.tasks --check $(if $(DATA),--data "$(DATA)") $(if $(SCENE),--scene "$(SCENE)")
 
 mutants: setup ## Remove each guard in turn; a named test must turn red.
 	$(BIN)/python scripts/mutants.py
