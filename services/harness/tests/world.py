@@ -55,6 +55,7 @@ AGENTS: Mapping[str, Mapping[str, Any]] = {
         },
     },
     "plain": {"instructions": "You answer."},
+    "recollecting": {"instructions": "You remember.", "context": {"recall_sessions": True, "turns": 2}},
     "grabby": {
         "instructions": "You read everything.",
         "memory": {"read": ["/tenants/{tenant}/memory/semantic"]},
@@ -63,7 +64,7 @@ AGENTS: Mapping[str, Mapping[str, Any]] = {
         "instructions": "You let others work.",
         "memory": {"read": ["/tenants/{tenant}/memory/episodic/{user}"]},
         "skills": ["mes.takt"],
-        "agents": ["mid", "scout", "grabby", "lister", "short"],
+        "agents": ["mid", "low", "scout", "grabby", "lister", "short"],
         "limits": {"seconds": 120, "tokens": 10_000, "calls": 12, "fan_out": 4},
     },
     "mid": {

@@ -146,6 +146,7 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
         agents=AgentFiles.load(config[HarnessSection].agents_dir),
         journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
         sessions=PostgresSessions(database, sealed, Idempotency(ground.keyring), ids),
+        search=PostgresSearch(database, sealed),
         memory=memory,
         working=memory,
         bindings=memory,

@@ -30,6 +30,11 @@ class DoRecall:
 
 
 @dataclass(frozen=True, slots=True)
+class DoRecallSessions:
+    """Recall what was said in the user's own conversations."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskModel:
     """Ask the model with the whole journal so far, and with `say` from the harness after it, where there is any."""
 
@@ -129,4 +134,4 @@ class Die:
     message: str
 
 
-Action = DoRecall | AskModel | CallTool | HandOff | StartChildren | PageOut | Resume | Respond | Die
+Action = DoRecall | DoRecallSessions | AskModel | CallTool | HandOff | StartChildren | PageOut | Resume | Respond | Die

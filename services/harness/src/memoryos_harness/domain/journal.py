@@ -22,12 +22,13 @@ from memoryos_harness.domain.actions import (
     CallTool,
     Die,
     DoRecall,
+    DoRecallSessions,
     Respond,
     Resume,
     StartChildren,
 )
-from memoryos_harness.domain.agents import Agent, Limits, Recall
-from memoryos_harness.domain.journal_forms import last_model_step
+from memoryos_harness.domain.agents import Agent, Limits
+from memoryos_harness.domain.journal_forms import RECALL_SESSIONS, last_model_step
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.strategies.plan_execute import plan_execute
 from memoryos_harness.domain.strategies.react import react
@@ -58,7 +59,7 @@ def _after_finished(agent: Agent, steps: Sequence[Step]) -> Action:
     if last_model_step(steps) is None:
         missing = _missing_recall(agent, steps)
         if missing is not None:
-            return DoRecall(missing)
+            return missing
     return STRATEGIES[agent.strategy](agent, steps)
 
 
@@ -84,7 +85,9 @@ def _within(limits: Limits, used: Counters, action: Action) -> Action:
     return action
 
 
-def _missing_recall(agent: Agent, steps: Sequence[Step]) -> Recall | None:
-    done = sum(1 for s in steps if s.kind is StepKind.MEMORY_READ and s.state is StepState.DONE)
-    recalls = agent.memory.recall
-    return recalls[done] if done < len(recalls) else None
+def _missing_recall(agent: Agent, steps: Sequence[Step]) -> Action | None:
+    done = [s.target for s in steps if s.kind is StepKind.MEMORY_READ and s.state is StepState.DONE]
+    recalls, sessions = agent.memory.recall, done.count(RECALL_SESSIONS)
+    if len(done) - sessions < len(recalls):
+        return DoRecall(recalls[len(done) - sessions])
+    return DoRecallSessions() if agent.context.recall_sessions and not sessions else None

@@ -1,6 +1,7 @@
 """The journaled JSON of steps, written and read.
 
-- MEMORY_READ  input {"path", "query", "top_k", "min_score"}, output {"hits": [...]}
+- MEMORY_READ  input {"path", "query", "top_k", "min_score"}, output {"hits": [...]}; of conversations (target
+  "sessions") input {"query", "top_k", "min_score", "shown_from"}
 - MODEL_CALL   input {"purpose", "model", "tools": [names], "messages": count, "say"?}, output {"text", "tool_calls":
   [{"id", "name", "arguments", "error"}], "finish_reason", "usage", "model", "structured"?, "problem"?}: `structured`
   is the JSON that was asked for, `problem` what is wrong with what came instead
@@ -29,6 +30,10 @@ from memoryos_harness.domain.tool_names import skills_by_tool_name
 
 ANSWERS: Final = frozenset({StepKind.TOOL_CALL, StepKind.CHILD_TASK, StepKind.HAND_OFF})
 """Steps whose outcome is the answer of a call that the model asked for."""
+
+
+RECALL_SESSIONS: Final = "sessions"
+"""Target of the step that recalls the user's own conversations."""
 
 
 def as_object(value: Any) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ from memoryos_harness.domain.actions import (
     CallTool,
     Die,
     DoRecall,
+    DoRecallSessions,
     HandOff,
     PageOut,
     Respond,
@@ -33,6 +34,7 @@ from memoryos_harness.domain.actions import (
     StartChildren,
 )
 from memoryos_harness.domain.journal import LIMIT_SECONDS, next_action
+from memoryos_harness.domain.journal_forms import RECALL_SESSIONS
 from memoryos_harness.domain.prompt import window_of
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
@@ -45,6 +47,7 @@ from memoryos_harness.operations.hand_off import hand_off
 from memoryos_harness.operations.look_at_review import still_waits
 from memoryos_harness.operations.page_out import page_out
 from memoryos_harness.operations.recall_for_model import recall_for_model
+from memoryos_harness.operations.recall_sessions import recall_sessions
 from memoryos_harness.operations.run_children import join_children, start_children
 from memoryos_harness.operations.task_run import AttemptFailed, RunPorts, RunSettings, TaskDies, TaskRun
 
@@ -246,6 +249,8 @@ async def _steps(run: TaskRun) -> None:
                 raise TaskDies(code, message)
             case DoRecall(recall):
                 await recall_for_model(run, recall=recall)
+            case DoRecallSessions():
+                await recall_sessions(run)
             case AskModel():
                 await ask_model(run, asking=action)
             case PageOut():
@@ -286,6 +291,8 @@ async def _resume(run: TaskRun, step: Step) -> bool:
     match step.kind:
         case StepKind.CHILD_TASK:
             return await join_children(run)
+        case StepKind.MEMORY_READ if step.target == RECALL_SESSIONS:
+            await recall_sessions(run, started=step)
         case StepKind.MEMORY_READ:
             await recall_for_model(run, started=step)
         case StepKind.MODEL_CALL:

@@ -23,6 +23,7 @@ from memoryos_harness.ports import (
     Claim,
     MemoryBindings,
     MemoryReader,
+    MessageSearch,
     Reviews,
     SessionStore,
     TaskJournal,
@@ -73,6 +74,7 @@ class RunPorts:
     children: ChildTasks
     agents: AgentCatalog
     sessions: SessionStore
+    search: MessageSearch
     memory: MemoryReader
     working: WorkingMemory
     bindings: MemoryBindings
