@@ -193,6 +193,39 @@ class Services(
                 return
             yield tasks_pb2.WatchTaskResponse(sequence=sequence, state=state)
 
+    async def SubmitTask(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        made = tasks_pb2.Task(id="task_1", agent=request.agent, priority=request.priority, limits=request.limits)
+        return tasks_pb2.SubmitTaskResponse(task=made)
+
+    async def PauseTask(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        return tasks_pb2.PauseTaskResponse(task=tasks_pb2.Task(id=request.id, state=tasks_pb2.TASK_STATE_PAUSED))
+
+    async def ResumeTask(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        return tasks_pb2.ResumeTaskResponse(task=tasks_pb2.Task(id=request.id, state=tasks_pb2.TASK_STATE_RETRY))
+
+    async def RetryTask(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        return tasks_pb2.RetryTaskResponse(task=tasks_pb2.Task(id=request.id, state=tasks_pb2.TASK_STATE_RETRY))
+
+    async def ListTasks(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        found = [tasks_pb2.Task(id=f"task_{request.page_token or 1}", parent_task_id="task_0", depth=1)]
+        return tasks_pb2.ListTasksResponse(tasks=found, next_page_token="" if request.page_token else "2")
+
+    async def ListSessions(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        found = [sessions_pb2.Session(id=f"ses_{request.page_token or 1}", user="u")]
+        return sessions_pb2.ListSessionsResponse(sessions=found, next_page_token="" if request.page_token else "2")
+
+    async def SearchMessages(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        said = sessions_pb2.Message(id="msg_1", role=sessions_pb2.MESSAGE_ROLE_USER, content=request.query)
+        hit = sessions_pb2.MessageHit(session_id="ses_1", message=said, score=0.5)
+        return sessions_pb2.SearchMessagesResponse(hits=[hit])
+
     async def AppendMessages(self, request: Any, context: Any) -> Any:
         await self._enter(request, context)
         return sessions_pb2.AppendMessagesResponse(messages=request.messages)

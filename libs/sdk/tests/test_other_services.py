@@ -12,6 +12,7 @@ import pytest
 from memoryos.harness.v1 import tasks_pb2
 from memoryos.policy.v1 import policy_pb2
 from memoryos_sdk import Client, DeadlineExceeded, DecisionFilter, InvalidArgument, NotFound, Unavailable, sync
+from memoryos_sdk.tasks import TaskFilter, TaskLimits
 
 from .conftest import Services
 
@@ -74,6 +75,40 @@ async def test_wait_gives_the_ended_task_or_a_deadline(client: Client, services:
     services.events = [(1, THINKING)]
     with pytest.raises(DeadlineExceeded, match="task_1"):
         await client.tasks.wait("task_1", timeout_s=0.2)
+
+
+async def test_tasks_rest_go_on_and_are_tried_again(client: Client, services: Services) -> None:
+    made = await client.tasks.submit(
+        "helper", session_id="ses_1", input="x", priority=3, limits=TaskLimits(steps=5), request_id="r0"
+    )
+    assert (made.priority, made.limits) == (3, TaskLimits(steps=5))
+    assert (await client.tasks.pause("task_1", request_id="r1")).state == "paused"
+    assert (await client.tasks.resume("task_1", note="继续", request_id="r2")).state == "retry"
+    assert not (await client.tasks.retry("task_1", request_id="r3")).ended
+    assert [request.request_id for request in services.requests] == ["r0", "r1", "r2", "r3"]
+    assert services.requests[2].note == "继续"
+
+
+async def test_tasks_and_sessions_are_listed_page_by_page(client: Client, services: Services) -> None:
+    wanted = TaskFilter(states=("dead", "failed"), agent="helper", parent_task_id="task_0", session_id="ses_1")
+    tasks = await client.tasks.list(wanted, all_users=True).all()
+    assert [(task.id, task.parent_task_id, task.depth) for task in tasks] == [
+        ("task_1", "task_0", 1), ("task_2", "task_0", 1),
+    ]  # fmt: skip
+    request = services.requests[0]
+    assert list(request.states) == [tasks_pb2.TASK_STATE_DEAD, tasks_pb2.TASK_STATE_FAILED]
+    assert (request.agent, request.parent_task_id, request.all_users) == ("helper", "task_0", True)
+    assert [session.id for session in await client.sessions.list().all()] == ["ses_1", "ses_2"]
+    with pytest.raises(InvalidArgument, match="paused"):
+        client.tasks.list(TaskFilter(states=("gone",)))
+
+
+async def test_what_was_said_is_searched(client: Client, services: Services) -> None:
+    (hit,) = await client.sessions.search("节拍时间", top_k=3, role="user")
+    assert (hit.session_id, hit.message.content, hit.message.role, hit.score) == ("ses_1", "节拍时间", "user", 0.5)
+    assert services.requests[0].top_k == 3
+    with pytest.raises(InvalidArgument, match="assistant"):
+        await client.sessions.search("x", role="root")
 
 
 async def test_messages_have_known_roles_and_keys(client: Client, services: Services) -> None:

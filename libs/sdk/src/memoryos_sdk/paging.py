@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -11,7 +11,7 @@ T = TypeVar("T")
 class Pager(Generic[T]):
     """All elements of a list, page by page as they are asked for: `async for item in pager`."""
 
-    def __init__(self, fetch: Callable[[str], Awaitable[tuple[list[T], str]]]) -> None:
+    def __init__(self, fetch: Callable[[str], Awaitable[tuple[Sequence[T], str]]]) -> None:
         self._fetch = fetch
 
     async def __aiter__(self) -> AsyncIterator[T]:

@@ -43,6 +43,15 @@ class Message:
     create_time: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageHit:
+    """A message that was found; `score` is the share of the query's words that it holds, by weight, 0..1."""
+
+    session_id: str
+    message: Message
+    score: float
+
+
 class Sessions:
     """Sessions of the caller."""
 
@@ -68,7 +77,7 @@ class Sessions:
         *,
         request_id: str | None = None,
         timeout_s: float | None = None,
-    ) -> list[Message]:
+    ) -> Sequence[Message]:
         """Add messages at the end; each has role and content, and may have
         tool_call_id, tool_name and token_count."""
         request = sessions_pb2.AppendMessagesRequest(session_id=id, request_id=request_id or new_request_id())
@@ -84,12 +93,43 @@ class Sessions:
         """Give the messages of a session, oldest first."""
         request = sessions_pb2.ListMessagesRequest(session_id=id, page_size=page_size)
 
-        async def fetch(token: str) -> tuple[list[Message], str]:
+        async def fetch(token: str) -> tuple[Sequence[Message], str]:
             request.page_token = token
             answer = await self._invocation.unary(self._stub.ListMessages, request)
             return [message(found) for found in answer.messages], answer.next_page_token
 
         return Pager(fetch)
+
+    def list(self, *, all_users: bool = False, page_size: int = 50) -> Pager[Session]:
+        """Give sessions of the caller, last active first.
+
+        One that becomes active meanwhile is given at the end, also where it was
+        given before: none is lost. `all_users`: those of the whole tenant, for
+        operators and auditors.
+        """
+        request = sessions_pb2.ListSessionsRequest(all_users=all_users, page_size=page_size)
+
+        async def fetch(token: str) -> tuple[Sequence[Session], str]:
+            request.page_token = token
+            answer = await self._invocation.unary(self._stub.ListSessions, request)
+            return [session(found) for found in answer.sessions], answer.next_page_token
+
+        return Pager(fetch)
+
+    async def search(
+        self, query: str, *, top_k: int = 10, role: str | None = None, timeout_s: float | None = None
+    ) -> Sequence[MessageHit]:
+        """Find what was said in the caller's own sessions, by words, best first.
+
+        `role`: user, assistant, tool or system; None: user and assistant.
+        """
+        request = sessions_pb2.SearchMessagesRequest(query=query, top_k=top_k)
+        if role is not None:
+            request.role = number(sessions_pb2.MessageRole, role, "role")
+        answer = await self._invocation.unary(self._stub.SearchMessages, request, timeout_s=timeout_s)
+        return [
+            MessageHit(session_id=hit.session_id, message=message(hit.message), score=hit.score) for hit in answer.hits
+        ]
 
 
 def session(found: sessions_pb2.Session) -> Session:

@@ -3,82 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from memoryos.harness.v1 import tasks_pb2
 
-from memoryos_sdk.calls import Actor, actor
-from memoryos_sdk.entries import json_value
 from memoryos_sdk.errors import DeadlineExceeded, Unavailable
 from memoryos_sdk.invocation import Invocation, new_request_id
-from memoryos_sdk.names import word
+from memoryos_sdk.names import number
 from memoryos_sdk.paging import Pager
-from memoryos_sdk.times import moment
+from memoryos_sdk.task_values import (
+    ENDED,
+    LIMIT_NAMES,
+    NO_LIMITS,
+    Step,
+    Task,
+    TaskEvent,
+    TaskLimits,
+    event,
+    step,
+    task,
+)
 
-ENDED: Final = frozenset({"succeeded", "dead", "cancelled"})
-"""States that a task never leaves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """One durable run of an agent."""
-
-    id: str
-    agent: str
-    agent_version: str
-    session_id: str
-    state: str
-    input: str
-    output: str
-    error_code: str
-    error_message: str
-    actor: Actor
-    attempt: int
-    lease_epoch: int
-    step_count: int
-    trace_id: str
-    create_time: datetime | None
-    update_time: datetime | None
-    end_time: datetime | None
-
-    @property
-    def ended(self) -> bool:
-        """Whether it will not change any more."""
-        return self.state in ENDED
+__all__ = ["ENDED", "Step", "Task", "TaskEvent", "TaskFilter", "TaskLimits", "Tasks", "event", "step", "task"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One journaled step: kind model_call, memory_read or tool_call; state started, done or failed."""
+class TaskFilter:
+    """Which tasks are listed; what is empty does not matter. `states` are words as in Task.state."""
 
-    id: str
-    sequence: int
-    kind: str
-    state: str
-    target: str
-    input: Any
-    output: Any
-    call_id: str
-    decision_id: str
-    review_id: str
-    item_ids: tuple[str, ...]
-    lease_epoch: int
-    create_time: datetime | None
-    end_time: datetime | None
+    states: tuple[str, ...] = ()
+    session_id: str = ""
+    agent: str = ""
+    parent_task_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEvent:
-    """One thing that happened to a task: its state after it, and the step, if any."""
-
-    sequence: int
-    state: str
-    step: Step | None
-    create_time: datetime | None
+EVERY_TASK: Final = TaskFilter()
 
 
 class Tasks:
@@ -94,12 +56,22 @@ class Tasks:
         *,
         session_id: str,
         input: str,
+        priority: int = 0,
+        limits: TaskLimits = NO_LIMITS,
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> Task:
-        """Start a task of an agent in a session of the caller, and return at once."""
+        """Start a task of an agent in a session of the caller, and return at once.
+
+        `priority` 0..9: sooner when higher, among the tasks of one tenant.
+        """
         request = tasks_pb2.SubmitTaskRequest(
-            agent=agent, session_id=session_id, input=input, request_id=request_id or new_request_id()
+            agent=agent,
+            session_id=session_id,
+            input=input,
+            priority=priority,
+            limits=tasks_pb2.TaskLimits(**{name: getattr(limits, name) for name in LIMIT_NAMES}),
+            request_id=request_id or new_request_id(),
         )
         return task((await self._invocation.unary(self._stub.SubmitTask, request, timeout_s=timeout_s)).task)
 
@@ -115,9 +87,47 @@ class Tasks:
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> Task:
-        """Ask a task to stop before its next step; give it as it stands."""
+        """Ask a task to stop before its next step, and its child tasks with it; give it as it stands."""
         request = tasks_pb2.CancelTaskRequest(id=id, request_id=request_id or new_request_id())
         return task((await self._invocation.unary(self._stub.CancelTask, request, timeout_s=timeout_s)).task)
+
+    async def pause(self, id: str, *, request_id: str | None = None, timeout_s: float | None = None) -> Task:
+        """Let a task rest after the step under way, until it is resumed; give it as it stands."""
+        request = tasks_pb2.PauseTaskRequest(id=id, request_id=request_id or new_request_id())
+        return task((await self._invocation.unary(self._stub.PauseTask, request, timeout_s=timeout_s)).task)
+
+    async def resume(
+        self, id: str, *, note: str = "", request_id: str | None = None, timeout_s: float | None = None
+    ) -> Task:
+        """Let a paused task go on; `note` is told to its agent in the person's words."""
+        request = tasks_pb2.ResumeTaskRequest(id=id, note=note, request_id=request_id or new_request_id())
+        return task((await self._invocation.unary(self._stub.ResumeTask, request, timeout_s=timeout_s)).task)
+
+    async def retry(self, id: str, *, request_id: str | None = None, timeout_s: float | None = None) -> Task:
+        """Give a dead or failed task a new count of attempts; it goes on after its last finished step."""
+        request = tasks_pb2.RetryTaskRequest(id=id, request_id=request_id or new_request_id())
+        return task((await self._invocation.unary(self._stub.RetryTask, request, timeout_s=timeout_s)).task)
+
+    def list(self, wanted: TaskFilter = EVERY_TASK, *, all_users: bool = False, page_size: int = 50) -> Pager[Task]:
+        """Give tasks of the caller, newest first.
+
+        `all_users`: those of the whole tenant without contents, for operators and auditors.
+        """
+        request = tasks_pb2.ListTasksRequest(
+            states=[number(tasks_pb2.TaskState, state, "states") for state in wanted.states],
+            session_id=wanted.session_id,
+            agent=wanted.agent,
+            parent_task_id=wanted.parent_task_id,
+            all_users=all_users,
+            page_size=page_size,
+        )
+
+        async def fetch(token: str) -> tuple[Sequence[Task], str]:
+            request.page_token = token
+            answer = await self._invocation.unary(self._stub.ListTasks, request)
+            return [task(found) for found in answer.tasks], answer.next_page_token
+
+        return Pager(fetch)
 
     async def watch(self, id: str, *, after_sequence: int = 0) -> AsyncIterator[TaskEvent]:
         """Give each event of a task once and in order until it has ended.
@@ -161,62 +171,9 @@ class Tasks:
         """Give the journaled steps of a task, in order."""
         request = tasks_pb2.ListStepsRequest(task_id=id, page_size=page_size)
 
-        async def fetch(token: str) -> tuple[list[Step], str]:
+        async def fetch(token: str) -> tuple[Sequence[Step], str]:
             request.page_token = token
             answer = await self._invocation.unary(self._stub.ListSteps, request)
             return [step(found) for found in answer.steps], answer.next_page_token
 
         return Pager(fetch)
-
-
-def task(message: tasks_pb2.Task) -> Task:
-    """Give the value of a Task message."""
-    return Task(
-        id=message.id,
-        agent=message.agent,
-        agent_version=message.agent_version,
-        session_id=message.session_id,
-        state=word(tasks_pb2.TaskState, message.state),
-        input=message.input,
-        output=message.output,
-        error_code=message.error_code,
-        error_message=message.error_message,
-        actor=actor(message.actor),
-        attempt=message.attempt,
-        lease_epoch=message.lease_epoch,
-        step_count=message.step_count,
-        trace_id=message.trace_id,
-        create_time=moment(message, "create_time"),
-        update_time=moment(message, "update_time"),
-        end_time=moment(message, "end_time"),
-    )
-
-
-def step(message: tasks_pb2.Step) -> Step:
-    """Give the value of a Step message."""
-    return Step(
-        id=message.id,
-        sequence=message.sequence,
-        kind=word(tasks_pb2.StepKind, message.kind),
-        state=word(tasks_pb2.StepState, message.state),
-        target=message.target,
-        input=json_value(message.input_json),
-        output=json_value(message.output_json),
-        call_id=message.call_id,
-        decision_id=message.decision_id,
-        review_id=message.review_id,
-        item_ids=tuple(message.item_ids),
-        lease_epoch=message.lease_epoch,
-        create_time=moment(message, "create_time"),
-        end_time=moment(message, "end_time"),
-    )
-
-
-def event(message: tasks_pb2.WatchTaskResponse) -> TaskEvent:
-    """Give the value of a WatchTaskResponse message."""
-    return TaskEvent(
-        sequence=message.sequence,
-        state=word(tasks_pb2.TaskState, message.state),
-        step=step(message.step) if message.HasField("step") else None,
-        create_time=moment(message, "create_time"),
-    )
