@@ -46,9 +46,18 @@ from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 
 WORTH_A_RETRY: Final = frozenset(
-    {"not_sent", "upstream_unavailable", "upstream_open", "upstream_busy", "upstream_throttled", "result_invalid"}
+    {
+        "not_sent",
+        "upstream_unavailable",
+        "upstream_open",
+        "upstream_busy",
+        "upstream_throttled",
+        "result_invalid",
+        "did_not_happen",
+    }
 )
-"""Codes of failures that may pass: nothing was sent, or it was a read whose answer did not come or was no good."""
+"""Codes of failures that may pass: nothing was sent, the upstream said that it was too much or that it did not happen,
+or it was a read whose answer did not come or was no good."""
 CERTAIN: Final = WORTH_A_RETRY | {"network_refused", "no_upstream_identity", "rate_limited", "upstream_status"}
 """Codes of failures that prove that nothing happened: another skill may be asked to do it."""
 WAIT_S_MAX: Final = 600.0

@@ -45,6 +45,8 @@ from memoryos_harness.domain.window import (
 HISTORY_BYTES_MAX: Final = 65_536
 HISTORY_SHARE: Final = 0.5
 """Of the working window, for the turns before the question: what is asked now comes first."""
+ENDPOINT_SHARE: Final = 0.75
+"""Of what an endpoint takes: the rest is for its reply and for the tools."""
 RECALL_TOOL: Final = "recall_memory"
 RECALL_SESSIONS_TOOL: Final = "recall_sessions"
 WORKING_MEMORY_TOOL: Final = "working_memory"
@@ -76,10 +78,11 @@ def asked_with(messages: Sequence[ChatMessage], say: str) -> tuple[ChatMessage, 
     return (*messages, ChatMessage(role=Role.USER, content=say)) if say else tuple(messages)
 
 
-def window_of(agent: Agent, history: Sequence[Message], question: str) -> Window:
-    """Give the agent's working window, and what of it is always taken."""
+def window_of(agent: Agent, history: Sequence[Message], question: str, *, endpoint_tokens: int | None = None) -> Window:
+    """Give the agent's working window, no larger than what its endpoint takes, and what of it is always taken."""
     always = sum(estimate_tokens(m.content) + FRAME_TOKENS for m in _always(agent, history, question))
-    return Window(tokens=agent.context.tokens, always=always)
+    room = agent.context.tokens if endpoint_tokens is None else int(endpoint_tokens * ENDPOINT_SHARE)
+    return Window(tokens=min(agent.context.tokens, room), always=always)
 
 
 def _always(agent: Agent, history: Sequence[Message], question: str) -> list[ChatMessage]:

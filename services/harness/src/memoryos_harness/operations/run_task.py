@@ -33,6 +33,7 @@ from memoryos_harness.domain.actions import (
     Resume,
     StartChildren,
 )
+from memoryos_harness.domain.agents import DEFAULT_MODEL
 from memoryos_harness.domain.journal import LIMIT_SECONDS, next_action
 from memoryos_harness.domain.journal_forms import RECALL_SESSIONS
 from memoryos_harness.domain.prompt import window_of
@@ -261,7 +262,7 @@ async def _steps(run: TaskRun) -> None:
             case CallTool(_, attempt):
                 left_s = run.wait_left_s(attempt)
                 if left_s > run.settings.wait_in_place_s:
-                    await journal.release(lease, after_s=left_s)
+                    await journal.release(lease, after_s=min(left_s, max(run.seconds_left, 0.0)))
                     return
                 if left_s > 0:
                     await run.rest(left_s)
@@ -284,7 +285,8 @@ async def _load_history(run: TaskRun) -> Window:
         before_sequence=claim.question_sequence,
         limit=claim.agent.context.turns,
     )
-    return window_of(claim.agent, run.history, claim.question)
+    model = None if claim.agent.model == DEFAULT_MODEL else claim.agent.model
+    return window_of(claim.agent, run.history, claim.question, endpoint_tokens=run.ports.model.context_tokens(model))
 
 
 async def _resume(run: TaskRun, step: Step) -> bool:
