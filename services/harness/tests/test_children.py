@@ -151,6 +151,29 @@ async def test_a_child_that_asks_for_memory_beyond_its_parents_is_refused(world)
     assert [task.agent for task in await children(user, ended.id)] == ["scout"]
 
 
+async def test_a_child_calls_no_skill_that_its_file_does_not_name_though_its_parent_may(world) -> None:
+    user = world.client()
+    ended = await run(world, user, ask("scout", use("mail.send"), use("ticket.delete")), ask("low", use("mes.takt")))
+    told = [json.loads(answer["result"])["answers"] for answer in answers(ended)]
+    assert [[answer["status"] for answer in each] for each in told] == [["invalid", "invalid"], ["invalid"]]
+    assert not world.tools.calls
+
+
+async def test_two_levels_down_a_call_still_waits_for_a_person(world) -> None:
+    user = world.client()
+    task = await user.submit(say(ask("mid", ask("scout", use("refund.pay")))), "boss")
+    async with world.worker(concurrency=1):
+        (mid,) = await waits(user, task.id)
+        (scout,) = await waits(user, mid.id)
+        await user.until(scout.id, lambda t: t.state == tasks_pb2.TASK_STATE_WAITING_REVIEW)
+        assert not world.tools.effects
+        assert {(await user.get(t)).state for t in (task.id, mid.id)} == {WAITING}
+        world.tools.approved.update(world.tools.parked)
+        ended = await user.ended(task.id)
+    assert ended.state == SUCCEEDED
+    assert world.tools.effects == {"refund.pay": 1}
+
+
 async def test_a_child_has_the_users_rights_narrowed_by_every_agent_above_it(world) -> None:
     user = world.client(roles=("user", "reviewer", "tenant-admin"), groups=frozenset({"east"}), clearance=3)
     ended = await run(world, user, ask("scout", use("mes.takt")))
