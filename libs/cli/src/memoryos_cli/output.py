@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -58,6 +59,15 @@ class Output:
         """Print a line for people; nothing with --json."""
         if not self.as_json:
             self._out.print(Text(printable(text), style=style))
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Give a function that says what is under way, on a line of its own below; without a screen it says nothing."""
+        if self.as_json or not self._out.is_terminal:
+            yield lambda _text: None
+            return
+        with self._out.status(Text(printable(text), style="dim")) as status:
+            yield lambda now: status.update(Text(printable(now), style="dim"))
 
     def note(self, text: str) -> None:
         """Print a line beside the result, on standard error."""
