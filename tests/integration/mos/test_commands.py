@@ -189,6 +189,44 @@ def test_a_task_runs_to_its_answer_and_can_be_read_back(deployment: Deployment) 
     assert "NOT CONNECTED" not in tree
 
 
+def test_a_task_is_told_as_a_story(deployment: Deployment) -> None:
+    task = deployment.json("task", "run", "assistant", "节拍时间 A 线？")
+    told = deployment.mos("task", "show", task["id"]).stdout
+    order = (
+        f"{task['id']}  succeeded", "→ assistant", "“节拍时间 A 线？”", "What it knew", "What it decided", "the model",
+        "What it cost", "tokens", f"Its answer\n    {ANSWER}", f"mos trace {task['id']}",
+    )  # fmt: skip
+    assert sorted(order, key=told.index) == list(order)
+    assert [s["kind"] for s in deployment.json("task", "show", task["id"])["step_list"]] == [
+        "memory_read",
+        "model_call",
+    ]
+    events = deployment.mos("task", "watch", task["id"], "--json").stdout.splitlines()
+    assert [json.loads(line)["sequence"] for line in events] == list(range(1, len(events) + 1))
+    assert json.loads(events[-1])["state"] == "succeeded"
+
+
+def test_sessions_are_listed_and_searched_by_their_user_alone(deployment: Deployment) -> None:
+    mine, theirs = ("--user", "张伟"), ("--user", "somebody-else")
+    session = deployment.mos("session", "create", *mine).stdout.strip()
+    assert deployment.mos("session", "say", session, "齿轮箱 GB-7 什么时候换油？\u202e\x1b[31m", *mine).returncode == 0
+    listed = deployment.mos("session", "list", *mine).stdout
+    assert session in listed
+    assert "张伟" in listed
+    found = deployment.mos("session", "search", "换油", "gb-7", *mine).stdout
+    assert session in found
+    assert "\\u202e" in found
+    assert not {"\x1b", "\u202e"} & set(found + deployment.mos("session", "show", session, *mine).stdout)
+    (hit,) = deployment.json("session", "search", "GB-7", *mine)
+    assert (hit["session_id"], hit["message"]["role"]) == (session, "user")
+    for other in (theirs, ("--user", "张伟", "--tenant", "other")):
+        assert "nothing in this caller's sessions" in deployment.mos("session", "search", "换油", *other).stdout
+        assert session not in deployment.mos("session", "list", *other).stdout
+    overseen = deployment.mos("session", "list", "--all-users", "--user", "op").stdout
+    assert session in overseen
+    assert deployment.mos("session", "list", "--all-users", *mine, "--role", "user").returncode == 4
+
+
 def test_control_characters_of_others_do_not_reach_the_terminal(deployment: Deployment) -> None:
     item = deployment.json("mem", "write", PATH, "red \x1b[31m\u202e alert")["id"]
     shown = deployment.mos("mem", "get", item).stdout
