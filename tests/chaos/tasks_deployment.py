@@ -47,6 +47,8 @@ class TasksDeployment(Deployment):
 
     def _settings(self, bundle: Path, skills: Path) -> dict[str, Any]:
         settings = super()._settings(bundle, skills)
+        # Every process that was killed leaves a file, and all of them are looked at in the end.
+        settings["telemetry"] |= {"span_files_max": 1_000, "span_file_bytes_max": 268_435_456}
         settings["peers"]["tool_gateway"] = f"127.0.0.1:{self._ports['gateway-a']}"
         settings["identity"]["task_key_file"] = str(self._folder / "tasks.pem")
         settings["models"] = {"chat_url": f"http://127.0.0.1:{self._ports['model']}/v1", "chat_model": "scripted"}

@@ -19,7 +19,9 @@ import psycopg
 import pytest
 from memoryos.harness.v1 import sessions_pb2, tasks_pb2
 from memoryos_grpc.status import remote_error
-from memoryos_telemetry import trace_tree
+from memoryos_telemetry.span_file import span_files
+from memoryos_telemetry.span_lines import SpanLine, read_lines
+from memoryos_telemetry.trace_tree import build_tree
 
 from .acting_deployment import TENANT, Metadata, deployed
 from .acting_invariants import Books
@@ -136,9 +138,9 @@ async def test_rounds_of_kills_while_tasks_run(tmp_path: Path, task_kills: int |
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         keeping.cancel()
         assert (await users.get(long)).step_count >= LONG_STEPS
+        print(deployment.kills, len(users.all), "tasks")  # noqa: T201
         await judged(deployment, users, books)
         pids = {process.pid for process in deployment.processes}
-        print(deployment.kills, len(users.all), "tasks")  # noqa: T201
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
     assert not left_in(tmp_path)
 
@@ -196,6 +198,10 @@ async def judged(deployment: TasksDeployment, users: Users, books: Books) -> Non
     books.read()
     by_name: dict[str, set[str]] = defaultdict(set)
     outcomes: Counter[str] = Counter()
+    lines: dict[str, list[SpanLine]] = defaultdict(list)
+    for path in span_files(deployment.span_dir):
+        for line in read_lines(path):
+            lines[line.trace_id].append(line)
     for submitted in users.all:
         task, steps = await users.get(submitted), await users.steps(submitted)
         assert task.state == tasks_pb2.TASK_STATE_SUCCEEDED, (task.error_code, task.error_message)
@@ -218,9 +224,9 @@ async def judged(deployment: TasksDeployment, users: Users, books: Books) -> Non
         for (skill, name), place in zip(submitted.calls, sorted(last), strict=True):
             done = sum(books.by_call[call] for call in by_name[name])
             check(skill, last[place], done, name)
-        tree = trace_tree(deployment.span_dir, task.trace_id)
-        assert tree.connected, tree.render()
-        assert {"harness", "harness-worker"} <= tree.services, tree.render()
+        tree = build_tree(task.trace_id, lines[task.trace_id])
+        assert tree.connected, tree.render()[:4_000]
+        assert {"harness", "harness-worker"} <= tree.services, tree.render()[:4_000]
     assert not set(books.named_twice()) - set(by_name)
     print(dict(sorted(outcomes.items())))  # noqa: T201
 
