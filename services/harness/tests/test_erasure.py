@@ -36,6 +36,8 @@ async def live(db, sealed, user: str, tenant: str = "acme", item_ids=()) -> Scop
             "INSERT INTO harness.sessions (tenant, id, user_id) VALUES (%(tenant)s, %(user)s, %(user)s)",
             "INSERT INTO harness.messages (tenant, session_id, sequence, id, user_id, role, sealed_content)"
             " VALUES (%(tenant)s, %(user)s, 1, %(user)s, %(user)s, 'USER', %(blob)s)",
+            "INSERT INTO harness.message_words (tenant, user_id, message_id, session_id, sequence, role, hashes)"
+            " VALUES (%(tenant)s, %(user)s, %(user)s, %(user)s, 1, 'USER', '{1,2}')",
             "INSERT INTO harness.tasks (tenant, id, user_id, agent_chain, session_id, question_sequence, agent,"
             " agent_version, sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent) VALUES (%(tenant)s,"
             " %(user)s, %(user)s, '{}', %(user)s, 1, 'a', '1', %(blob)s, %(blob)s, %(blob)s, now(), '')",
@@ -66,6 +68,7 @@ async def test_a_person_goes_batch_by_batch_and_nobody_else(db, sealed):
                     statement, {**sought.parameters, "tenant": "acme", "limit": 100}
                 )
     assert removed["harness.messages"] == removed["harness.steps"] == removed["harness.sessions"] == 1
+    assert removed["harness.message_words"] == 1
     assert await rows(db, alice) == [0, 0, 0, 0]
     assert [await rows(db, other) for other in others] == [[1, 1, 1, 1]] * 2
     assert set((await Remains(db, ["harness"]).find("acme", sought)).values()) == {0}
