@@ -51,7 +51,7 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "harness.step.after_effect": "the step is done, DONE is not journaled",
     "harness.step.after_done": "DONE is journaled, the task is not moved on",
     "harness.task.before_finish": "the answer is known, the task is not ended",
-    "harness.task.after_finish": "the task is ended, and a parent that waits for it has a wake-up, nothing else is done",
+    "harness.task.after_finish": "the task is ended and its waiting parent has a wake-up, nothing else is done",
     "harness.child.before_start": "child tasks are chosen, nothing is journaled",
     "harness.child.before_commit": "steps, child tasks and wake-ups are written, not committed",
     "harness.child.after_start": "child tasks are there, their parent waits, nothing else is done",
