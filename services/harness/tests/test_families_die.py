@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+import grpc
 import pytest
 from memoryos.harness.v1 import tasks_pb2
 from memoryos_telemetry import trace_tree
@@ -96,6 +97,37 @@ async def test_two_workers_run_twenty_families_once_each(world) -> None:
     assert {task.state for task in ended} == {SUCCEEDED}
     assert world.tools.effects == {"mes.takt": 20}
     assert await rows(world, "SELECT count(*) FROM harness.tasks") == [(60,)]
+
+
+async def test_families_that_are_cancelled_at_any_instant_end_whole(world) -> None:
+    user = world.client()
+    await user.start_session()
+    part = ask("mid", ask("scout", use("mes.takt")), ask("scout", use("slow.report")))
+    async with world.worker(worker_name="a"), world.worker(worker_name="b"):
+        tasks = [await user.submit(say(part, ask("scout", use("mes.takt"))), "boss") for _ in range(24)]
+
+        async def stop(task_id: str, at: int) -> tasks_pb2.Task:
+            """Cancel a task of the family once it has so many events: anywhere between its start and its end."""
+            await user.until(task_id, lambda t: t.state in ENDED or t.step_count >= at // 4)
+            below = await children(user, task_id)
+            wanted = below[at % len(below)].id if below and at % 3 == 0 else task_id
+            try:
+                await user.cancel(wanted)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it had ended
+                    raise
+            return await user.ended(task_id, 60)
+
+        ended = await asyncio.gather(*(stop(task.id, at) for at, task in enumerate(tasks)))
+    assert {task.state for task in ended} <= {SUCCEEDED, tasks_pb2.TASK_STATE_CANCELLED}
+    alive = await rows(world, "SELECT id, state FROM harness.tasks WHERE end_time IS NULL")
+    assert alive == []
+    assert await rows(world, "SELECT task_id FROM harness.due_tasks") == []
+    late = "child.end_time > parent.end_time"
+    pairs = "FROM harness.tasks child JOIN harness.tasks parent ON parent.id = child.parent_task_id"
+    assert await rows(world, f"SELECT child.id {pairs} WHERE {late}") == []
+    finished = "SELECT task_id FROM core.audit WHERE kind = 'TASK_FINISHED' GROUP BY task_id HAVING count(*) > 1"
+    assert await rows(world, finished) == []
 
 
 async def test_a_worker_of_a_child_that_comes_back_after_its_lease_ends_nothing_twice(world) -> None:
