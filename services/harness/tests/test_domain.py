@@ -12,6 +12,7 @@ from memoryos_core.delegation import ChainBroken
 from memoryos_core.errors import NotAllowed
 from memoryos_core.paths import PathInvalid
 from memoryos_core.tokens import Identity
+from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, Respond, Resume
 from memoryos_harness.domain.agents import Agent, Limits, Memory, Recall, expand_paths
 from memoryos_harness.domain.grants import (
     extended,
@@ -20,7 +21,6 @@ from memoryos_harness.domain.grants import (
     granted,
     identity_of_task,
 )
-from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, Respond, Resume
 from memoryos_harness.domain.journal import next_action as next_in_window
 from memoryos_harness.domain.journal_forms import tool_input
 from memoryos_harness.domain.outcomes import TOOL_CONTENT_BYTES_MAX, CallOutcome, CallOutcomeKind, tool_result
