@@ -99,6 +99,7 @@ def test_a_code_that_is_not_known_proves_nothing() -> None:
     run.run()
     assert len(tries(run)) == 1
     assert WORTH_A_RETRY < CERTAIN
+    assert "did_not_happen" not in CERTAIN  # looked up after a doubt: an upstream may still be at it
 
 
 def test_the_skills_fallback_ends_its_retries_and_is_told() -> None:

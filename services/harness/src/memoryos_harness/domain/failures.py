@@ -8,7 +8,8 @@ never tried again here: its answer goes to the model.
 
 That FAILED proves that nothing happened is the gateway's word: the transport
 shows that nothing was sent, the call was a read, or the upstream answered that
-it did not do it. A code that is not among CERTAIN is not relied on.
+it did not do it. A code that is not among CERTAIN is not relied on; nor is
+"did_not_happen", which was looked up after a doubt: a slow upstream may still be at it.
 
 The same call that failed in the same way `same_failures` times in a row, or of
 which it is not known whether it happened, is not made again in the task. The
@@ -53,11 +54,10 @@ WORTH_A_RETRY: Final = frozenset(
         "upstream_busy",
         "upstream_throttled",
         "result_invalid",
-        "did_not_happen",
     }
 )
-"""Codes of failures that may pass: nothing was sent, the upstream said that it was too much or that it did not happen,
-or it was a read whose answer did not come or was no good."""
+"""Codes of failures that may pass: nothing was sent, the upstream said that it was too much, or it was a read whose
+answer did not come or was no good."""
 CERTAIN: Final = WORTH_A_RETRY | {"network_refused", "no_upstream_identity", "rate_limited", "upstream_status"}
 """Codes of failures that prove that nothing happened: another skill may be asked to do it."""
 WAIT_S_MAX: Final = 600.0
