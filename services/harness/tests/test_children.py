@@ -210,7 +210,11 @@ async def test_what_children_use_counts_for_the_parent_who_shares_out_what_is_le
     too_many, few = answers(ended)
     assert too_many["code"] == "limit_calls"  # twelve for two are six for each
     assert few["status"] == "ok"
-    used = await rows(world, "SELECT depth, call_count, token_count FROM harness.tasks ORDER BY depth, id")
+    family = [await user.get(ended.id), *(await children(user, ended.id))]
+    assert [(task.depth, task.parent_task_id) for task in family] == [(0, ""), (1, ended.id), (1, ended.id)]
+    assert [task.limits.calls for task in family] == [12, 6, 6]
+    assert all(0 < task.limits.tokens <= 5_000 for task in family[1:])
+    used = [(task.depth, task.call_count, task.token_count) for task in family]
     (_, calls, tokens), *below = used
     assert calls == sum(row[1] for row in below) == 9
     own = sum(json.loads(step.output_json)["usage"]["input"] + json.loads(step.output_json)["usage"]["output"]

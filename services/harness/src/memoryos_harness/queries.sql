@@ -58,7 +58,9 @@ VALUES (core.tenant(), %(id)s, core.user_name(), %(agent_chain)s, %(session_id)s
 
 -- name: get_task
 SELECT id, user_id, agent_chain, session_id, agent, agent_version, sealed_input, sealed_output, state, error_code,
-    error_message, attempt, lease_epoch, step_count, traceparent, create_time, update_time, end_time
+    error_message, attempt, lease_epoch, step_count, traceparent, create_time, update_time, end_time, parent_task_id,
+    depth, priority, agent_label, token_count, call_count, sealed_agent,
+    deadline_time + COALESCE(clock_timestamp() - park_time, interval '0') AS deadline_time
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 

@@ -10,6 +10,7 @@ from memoryos_postgres import queries
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
 from memoryos_harness.domain.tasks import CallIds, Step, Task, TaskEvent
 
@@ -57,6 +58,7 @@ def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
 async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Task:
     """Give the task of a row."""
     output = row["sealed_output"]
+    agent = Agent.of(await sealed.open_json(tx, scope, "tasks.agent", row["id"], row["sealed_agent"]))
     return Task(
         id=row["id"],
         user=row["user_id"],
@@ -76,6 +78,14 @@ async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Ta
         create_time=row["create_time"],
         update_time=row["update_time"],
         end_time=row["end_time"],
+        parent_task_id=row["parent_task_id"] or "",
+        depth=row["depth"],
+        priority=row["priority"],
+        agent_label=row["agent_label"],
+        token_count=row["token_count"],
+        call_count=row["call_count"],
+        limits=agent.limits,
+        deadline_time=row["deadline_time"],
     )
 
 

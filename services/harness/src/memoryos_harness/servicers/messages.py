@@ -11,6 +11,7 @@ from memoryos.type.v1 import common_pb2
 from memoryos_core.canonical import JsonValue, canonical_json
 from memoryos_telemetry import trace_id_of
 
+from memoryos_harness.domain.agents import Limits
 from memoryos_harness.domain.sessions import Message, MessageHit, MessageRole, Session
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
 from memoryos_harness.domain.tasks import Step, Task
@@ -73,7 +74,19 @@ def task_message(task: Task) -> tasks_pb2.Task:
         create_time=_time(task.create_time),
         update_time=_time(task.update_time),
         end_time=_time(task.end_time) if task.end_time else None,
+        parent_task_id=task.parent_task_id,
+        depth=task.depth,
+        priority=task.priority,
+        token_count=task.token_count,
+        call_count=task.call_count,
+        limits=_limits(task.limits) if task.limits else None,
+        deadline_time=_time(task.deadline_time) if task.deadline_time else None,
+        agent_label=task.agent_label,
     )
+
+
+def _limits(limits: Limits) -> tasks_pb2.TaskLimits:
+    return tasks_pb2.TaskLimits(steps=limits.steps, tokens=limits.tokens, calls=limits.calls, seconds=limits.seconds)
 
 
 def step_message(step: Step) -> tasks_pb2.Step:
