@@ -52,6 +52,6 @@ if __name__ == "__main__":
         asyncio.run(run_process(os.environ, WORKER_SECTIONS, work))
     finally:
         # What would be noted of an operation that opens a file by itself: the hook is no use if it does not see this.
-        exec("open('/dev/null').close()", {"__name__": "memoryos_harness.operations.made_up"})  # noqa: S102
+        exec("open('/dev/null').close()", {"__name__": "memoryos_harness.operations.made_up"})
         found = dict(SEEN)
         Path(sys.argv[1]).write_text(json.dumps(found))
