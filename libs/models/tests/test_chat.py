@@ -1,24 +1,38 @@
-"""The chat adapter against a scripted server over real HTTP."""
+"""The chat model against a scripted server over real HTTP, streamed and in one piece."""
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
-from memoryos_models.adapters.openai_chat import OpenAIChat, read_reply
+from memoryos_models.adapters.chat_wire import read_reply
 from memoryos_models.build import build_chat_model
 from memoryos_models.config import ModelsSection
 from memoryos_models.errors import ModelRejected, ModelReplyInvalid, ModelUnavailable
 from memoryos_models.ports import ChatMessage, ChatReply, ChatRequest, FinishReason, Role, ToolCall, ToolSpec
+from memoryos_models.router import RoutedChat
 from memoryos_models.scripted import Script, ScriptedCall, ScriptedReply, ScriptedServer
 
 ASK = ChatRequest(messages=(ChatMessage(role=Role.USER, content="A 线的节拍是多少？"),), model="m", deadline_s=10)
 SPEC = ToolSpec(name="mes.takt", description="takt time of a line", parameters={"type": "object"})
 
 
+@pytest.fixture(params=[True, False], ids=["stream", "whole"], autouse=True)
+def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAT_STREAM", str(int(request.param)))
+
+
+def chat(**fields: object) -> RoutedChat:
+    section = ModelsSection.model_validate({"chat_stream": os.environ["CHAT_STREAM"] == "1", **fields})
+    model = build_chat_model(section)
+    assert isinstance(model, RoutedChat)
+    return model
+
+
 async def ask(script: Script, request: ChatRequest = ASK) -> tuple[ChatReply, ScriptedServer]:
     with ScriptedServer(script) as server:
-        model = OpenAIChat(ModelsSection(chat_url=server.base_url))
+        model = chat(chat_url=server.base_url)
         try:
             return await model.complete(request), server
         finally:
@@ -108,7 +122,7 @@ async def test_nonsense_is_an_error(body: bytes) -> None:
 
 async def test_a_huge_reply_is_cut_off() -> None:
     with ScriptedServer(lambda _: "x" * 5_000) as server:
-        model = OpenAIChat(ModelsSection(chat_url=server.base_url, reply_bytes_max=2_000))
+        model = chat(chat_url=server.base_url, reply_bytes_max=2_000)
         with pytest.raises(ModelReplyInvalid):
             await model.complete(ASK)
         await model.close()
@@ -154,7 +168,7 @@ def test_calls_beside_stop_count_and_arguments_must_be_text() -> None:
 
 async def test_without_an_endpoint_there_is_no_model_and_without_a_name_no_call() -> None:
     assert build_chat_model(ModelsSection()) is None
-    model = OpenAIChat(ModelsSection(chat_url="http://127.0.0.1:1/v1"))
+    model = chat(chat_url="http://127.0.0.1:1/v1")
     with pytest.raises(ModelRejected):
         await model.complete(ChatRequest(messages=ASK.messages))
     await model.close()
@@ -163,7 +177,8 @@ async def test_without_an_endpoint_there_is_no_model_and_without_a_name_no_call(
 async def test_the_api_key_is_sent_and_never_shown(tmp_path) -> None:
     (tmp_path / "key").write_text("sk-canary\n")
     section = ModelsSection.model_validate({"chat_url": "http://127.0.0.1:1/v1", "chat_key_file": tmp_path / "key"})
-    model = OpenAIChat(section)
-    assert model._client.headers["authorization"] == "Bearer sk-canary"
+    model = build_chat_model(section)
+    assert isinstance(model, RoutedChat)
+    assert model._chats["default"]._client.headers["authorization"] == "Bearer sk-canary"
     assert "canary" not in section.model_dump_json()
     await model.close()

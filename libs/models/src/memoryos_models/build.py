@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from memoryos_models.adapters.http_reranker import HttpReranker
-from memoryos_models.adapters.openai_chat import OpenAIChat
 from memoryos_models.adapters.openai_embedder import OpenAIEmbedder
 from memoryos_models.adapters.usem3 import Usem3Embedder
 from memoryos_models.cache import CachedEmbedder
 from memoryos_models.config import ModelsSection
+from memoryos_models.endpoints import load_endpoints
 from memoryos_models.ports import ChatModel, Embedder, Reranker
+from memoryos_models.router import RoutedChat
 
 
 def build_embedder(section: ModelsSection) -> Embedder:
@@ -18,8 +19,16 @@ def build_embedder(section: ModelsSection) -> Embedder:
 
 
 def build_chat_model(section: ModelsSection) -> ChatModel | None:
-    """Give the chat model, or None when no endpoint is configured."""
-    return OpenAIChat(section) if section.chat_url else None
+    """Give the chat model over all configured endpoints, or None when there is none."""
+    endpoints = load_endpoints(section)
+    if not endpoints:
+        return None
+    return RoutedChat(
+        endpoints,
+        connect_timeout_s=section.connect_timeout_s,
+        idle_s=section.chat_idle_s,
+        reply_bytes_max=section.reply_bytes_max,
+    )
 
 
 def build_reranker(section: ModelsSection) -> Reranker | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from memoryos_core.config import SecretFile, Section
+from memoryos_core.config import ConfigPath, SecretFile, Section
 from pydantic import Field
 
 
@@ -33,6 +33,34 @@ class ModelsSection(Section):
     chat_url: str | None = Field(default=None, description="Base address of the chat endpoint, e.g. http://host/v1.")
     chat_model: str | None = Field(default=None, description="Model name used when an agent names none.")
     chat_key_file: SecretFile | None = Field(default=None, description="File with the chat endpoint's API key.")
+    chat_tools: Literal["native", "schema", "text"] = Field(
+        default="native",
+        description="native: the endpoint makes tool calls; schema: it holds the model to a JSON Schema of one action; "
+        "text: the model writes calls as JSON into its text.",
+    )
+    chat_response_format: Literal["json_schema", "none"] = Field(
+        default="json_schema",
+        description="json_schema: structured replies are asked for with response_format; none: in words, and parsed.",
+    )
+    chat_stream: bool = Field(default=True, description="Whether replies of the chat endpoint are streamed.")
+    chat_context_tokens: int | None = Field(
+        default=None,
+        ge=256,
+        le=100_000_000,
+        description="Tokens that the chat model takes at once, the reply included.",
+    )
+    chat_output_tokens_max: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Longest reply, where a request names no limit."
+    )
+    chat_temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Temperature where a request names none."
+    )
+    chat_idle_s: float = Field(
+        default=60.0, gt=0, le=3600, description="Longest silence within a streamed reply; keep-alives count as life."
+    )
+    endpoints_file: ConfigPath | None = Field(
+        default=None, description="YAML file of more chat endpoints, which agents name; see the how-to."
+    )
     reranker: Literal["none", "tei", "openai"] = Field(
         default="none",
         description="tei: text-embeddings-inference's /rerank; openai: /rerank of Jina, Cohere, vLLM, llama.cpp.",

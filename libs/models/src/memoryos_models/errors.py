@@ -23,6 +23,10 @@ class ModelContextExceeded(ModelRejected):
     """The conversation is longer than what the model takes at once: shorten it."""
 
 
+class ModelNotFound(ModelRejected):
+    """The endpoint has no model of that name."""
+
+
 class ModelReplyInvalid(InternalError):
     """The model's endpoint answered something that is not a whole reply."""
 

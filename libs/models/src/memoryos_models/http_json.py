@@ -1,19 +1,35 @@
-"""One bounded JSON POST to a model endpoint, with its failures as typed errors."""
+"""One bounded JSON POST to a model endpoint, answered at once or as a stream, with its failures as typed errors."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
 
 import httpx
 
-from memoryos_models.errors import ModelRejected, ModelReplyInvalid, ModelUnavailable
+from memoryos_models.chat_stream import StreamedReply
+from memoryos_models.errors import ModelReplyInvalid, ModelUnavailable
+from memoryos_models.refusals import RETRY_AFTER_DEFAULT_S, refusal
 
-_RETRY_AFTER_DEFAULT_S = 1.0
-_RETRY_AFTER_MAX_S = 300.0
+_ERROR_BYTES_MAX: Final = 65_536
+"""Of an error's body so much is read; more is cut off, and then it says less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyLimits:
+    """How long and how much of a reply is waited for. Times in seconds."""
+
+    deadline_s: float
+    """From the request to the reply's end."""
+    begin_s: float
+    """From the request to the first piece of a stream, or to the end of a reply in one piece."""
+    idle_s: float
+    """Between two pieces of a stream that has begun."""
+    bytes_max: int
 
 
 def new_client(*, connect_timeout_s: float, api_key: str | None, connections_max: int) -> httpx.AsyncClient:
@@ -46,44 +62,89 @@ async def post_for_json(
     Raises `ModelUnavailable` (429, 5xx, connection, deadline), `ModelRejected`
     (any other status) or `ModelReplyInvalid` (not JSON, or too big).
     """
+    async with _typed_failures(), asyncio.timeout(deadline_s), client.stream("POST", url, json=body) as response:
+        await _raise_for_status(response)
+        return _json(await _read(response, reply_bytes_max))
+
+
+async def post_for_stream(
+    client: httpx.AsyncClient, url: str, body: Mapping[str, Any], limits: ReplyLimits
+) -> dict[str, Any]:
+    """Give the completion that the endpoint streams, put together; an endpoint may also answer in one piece.
+
+    Fails as `post_for_json` does, and with `ModelReplyInvalid` when the stream
+    ends before the reply is whole. A reply that is whole counts although its
+    connection is lost or silent afterwards. The connection is closed when this
+    is cancelled or fails.
+    """
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    reply = StreamedReply()
+    size_bytes = 0
     try:
-        async with asyncio.timeout(deadline_s), client.stream("POST", url, json=body) as response:
-            _raise_for_status(response)
-            raw = bytearray()
-            async for piece in response.aiter_bytes():
-                raw += piece
-                if len(raw) > reply_bytes_max:
-                    raise ModelReplyInvalid(f"the reply is larger than {reply_bytes_max} bytes")
+        async with _typed_failures(), asyncio.timeout_at(start + min(limits.begin_s, limits.deadline_s)) as patience:
+            async with client.stream("POST", url, json=body, headers={"accept": "text/event-stream"}) as response:
+                await _raise_for_status(response)
+                if "json" in response.headers.get("content-type", ""):
+                    return _object(_json(await _read(response, limits.bytes_max)))
+                async for piece in response.aiter_bytes():
+                    size_bytes += len(piece)
+                    if size_bytes > limits.bytes_max:
+                        raise ModelReplyInvalid(f"the reply is larger than {limits.bytes_max} bytes")
+                    reply.feed(piece)
+                    if reply.done:
+                        break
+                    if reply.begun:
+                        patience.reschedule(min(start + limits.deadline_s, loop.time() + limits.idle_s))
+            reply.feed(b"", last=True)
+    except ModelUnavailable:
+        if not reply.finished:
+            raise
+    return reply.body()
+
+
+@asynccontextmanager
+async def _typed_failures() -> AsyncIterator[None]:
+    try:
+        yield
     except TimeoutError as error:
-        raise ModelUnavailable("the model did not answer in time", retry_after_s=_RETRY_AFTER_DEFAULT_S) from error
+        raise ModelUnavailable("the model did not answer in time", retry_after_s=RETRY_AFTER_DEFAULT_S) from error
     except httpx.DecodingError as error:
         raise ModelReplyInvalid("the reply cannot be decoded") from error
     except httpx.RequestError as error:
-        raise ModelUnavailable("the model cannot be reached", retry_after_s=_RETRY_AFTER_DEFAULT_S) from error
+        raise ModelUnavailable("the model cannot be reached", retry_after_s=RETRY_AFTER_DEFAULT_S) from error
+
+
+async def _read(response: httpx.Response, bytes_max: int) -> bytes:
+    raw = bytearray()
+    async for piece in response.aiter_bytes():
+        raw += piece
+        if len(raw) > bytes_max:
+            raise ModelReplyInvalid(f"the reply is larger than {bytes_max} bytes")
+    return bytes(raw)
+
+
+def _json(raw: bytes) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise ModelReplyInvalid("the reply is not JSON") from error
 
 
-def _raise_for_status(response: httpx.Response) -> None:
-    status = response.status_code
-    if status == httpx.codes.OK:
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ModelReplyInvalid("the reply is not a JSON object")
+    return value
+
+
+async def _raise_for_status(response: httpx.Response) -> None:
+    if response.status_code == httpx.codes.OK:
         return
-    metadata = {"http_status": str(status)}
-    if status in (408, 409, 425, 429) or status >= 500:
-        raise ModelUnavailable(
-            f"the model answered HTTP {status}", metadata=metadata, retry_after_s=_retry_after_s(response)
-        )
-    raise ModelRejected(f"the model answered HTTP {status}", metadata=metadata)
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    """Give the seconds asked for; the date form, nonsense and endless waits become a bounded default."""
-    try:
-        seconds = float(response.headers.get("retry-after", ""))
-    except ValueError:
-        return _RETRY_AFTER_DEFAULT_S
-    if not math.isfinite(seconds) or seconds < 0:
-        return _RETRY_AFTER_DEFAULT_S
-    return min(seconds, _RETRY_AFTER_MAX_S)
+    raw = bytearray()
+    async for piece in response.aiter_bytes():
+        raw += piece
+        if len(raw) > _ERROR_BYTES_MAX:
+            break
+    error = refusal(response.status_code, bytes(raw), response.headers.get("retry-after", ""))
+    if error is not None:
+        raise error

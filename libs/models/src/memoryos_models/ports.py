@@ -169,6 +169,8 @@ class ChatReply:
     structured: Mapping[str, Any] | None = None
     """The object of `content`, checked, where `ChatRequest.response_schema` was given and no tool is called; None when
     the model did not keep to the schema: `content` is what it said, so that it can be told what is wrong with it."""
+    structure_error: str = ""
+    """Why `content` is not of `ChatRequest.response_schema`, without its text; empty when it is."""
     endpoint: str = ""
     """Name of the endpoint that answered."""
     failed_tries: tuple[ModelTry, ...] = ()

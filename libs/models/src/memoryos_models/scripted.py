@@ -10,9 +10,11 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
+
+from memoryos_models.scripted_stream import ScriptedStream, fault_bytes, stream_events
 
 MODEL_NAME = "scripted"
 _REQUESTS_KEPT = 1_000
@@ -44,6 +46,8 @@ class ScriptedReply:
     """Sent instead of a well-formed body."""
     hang_up: bool = False
     """Close the connection without an answer."""
+    stream: ScriptedStream = field(default_factory=ScriptedStream)
+    """How it is streamed, when the request asks for a stream."""
 
 
 Script = Callable[[dict[str, Any]], ScriptedReply | str]
@@ -58,7 +62,8 @@ class ScriptedServer:
 
     `with ScriptedServer(script) as server:` listens on a free port of
     127.0.0.1; `server.base_url` goes into `models.chat_url`. `server.requests`
-    holds the newest 1,000 chat requests.
+    holds the newest 1,000 chat requests; `server.hung_up` is set when a client
+    left in the middle of a stream.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class ScriptedServer:
         self.rerank = rerank
         self.requests: deque[dict[str, Any]] = deque(maxlen=_REQUESTS_KEPT)
         self.stopping = threading.Event()
+        self.hung_up = threading.Event()
         self._server = _Server((host, port), _Handler)
         self._server.scripted = self
         self._thread = threading.Thread(
@@ -157,8 +163,38 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(reply.status, reply.body, reply.retry_after_s)
         elif reply.status != 200:
             self._send_error(reply.status, reply.retry_after_s)
+        elif request.get("stream") is True:
+            self._stream(render_completion(request, reply), reply.stream)
         else:
             self._send_json(200, render_completion(request, reply))
+
+    def _stream(self, completion: dict[str, Any], how: ScriptedStream) -> None:
+        try:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for number, event in enumerate(stream_events(completion, how)):
+                if how.fault and number == how.fault_after:
+                    self._chunk(fault_bytes(how), how.write_bytes)
+                    if how.fault == "stall":
+                        self._scripted.stopping.wait(60)
+                    if how.fault in ("hang_up", "stall"):
+                        self.close_connection = True
+                        return
+                    if how.fault in ("cut", "error"):
+                        break
+                self._chunk(b": keep-alive\n\n" * how.keep_alives + event, how.write_bytes)
+            self.wfile.write(b"0\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+            self._scripted.hung_up.set()
+
+    def _chunk(self, data: bytes, size: int) -> None:
+        for start in range(0, len(data), size or len(data) or 1):
+            piece = data[start : start + (size or len(data))]
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            self.wfile.flush()
 
     def _embeddings(self, request: dict[str, Any], embed: Embed) -> None:
         given = request["input"]

@@ -1,191 +1,115 @@
-"""A chat model behind any OpenAI-compatible `/v1/chat/completions` endpoint, without streaming."""
+"""One chat endpoint: any OpenAI-compatible `/v1/chat/completions`, streamed or in one piece."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from memoryos_core.canonical import parse_json
-from memoryos_core.errors import InvalidField
 from opentelemetry import trace
 
-from memoryos_models.config import ModelsSection
-from memoryos_models.errors import ModelRejected, ModelReplyInvalid
-from memoryos_models.http_json import new_client, post_json
-from memoryos_models.ports import ChatMessage, ChatReply, ChatRequest, FinishReason, TokenUsage, ToolCall, ToolSpec
+from memoryos_models.actions import action_request, action_schema, in_words, read_action, read_text, with_instruction
+from memoryos_models.adapters.chat_wire import read_reply, render_request
+from memoryos_models.endpoints import Endpoint
+from memoryos_models.errors import ModelRejected
+from memoryos_models.http_json import ReplyLimits, new_client, post_for_stream, post_json
+from memoryos_models.ports import ChatReply, ChatRequest, TokenUsage
+from memoryos_models.relaxed_schema import relaxed
+from memoryos_models.structured import checker, read_structured
+from memoryos_models.tokens import estimate_request_tokens, estimate_tokens
 
-_ARGUMENTS_BYTES_MAX = 262_144
-_TOOL_CALLS_MAX = 64
-_CONNECTIONS_MAX = 64
+_CONNECTIONS_MAX: Final = 64
 _TRACER = trace.get_tracer("memoryos.models")
 
 
 class OpenAIChat:
     """Sends one request per reply; every call is a span `chat {model}` without content."""
 
-    def __init__(self, section: ModelsSection) -> None:
-        if not section.chat_url:
-            raise ValueError("models.chat_url is needed for a chat model")
-        self._url = section.chat_url.rstrip("/") + "/chat/completions"
-        self._model = section.chat_model
-        self._reply_bytes_max = section.reply_bytes_max
-        key = section.chat_key_file.read() if section.chat_key_file else None
-        self._client = new_client(
-            connect_timeout_s=section.connect_timeout_s, api_key=key, connections_max=_CONNECTIONS_MAX
-        )
+    def __init__(self, endpoint: Endpoint, *, connect_timeout_s: float) -> None:
+        self.endpoint = endpoint
+        self._url = endpoint.url.rstrip("/") + "/chat/completions"
+        key = endpoint.key_file.read() if endpoint.key_file else None
+        self._client = new_client(connect_timeout_s=connect_timeout_s, api_key=key, connections_max=_CONNECTIONS_MAX)
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """See `ChatModel.complete`."""
-        model = request.model or self._model
+    async def ask(self, request: ChatRequest, model: str | None, limits: ReplyLimits) -> ChatReply:
+        """Give the reply of one model here; errors as `ChatModel.complete` raises them."""
         if not model:
             raise ModelRejected("no model is named, neither by the agent nor by models.chat_model")
+        if request.response_schema is not None:
+            checker(json.dumps(dict(request.response_schema), sort_keys=True))
         with _TRACER.start_as_current_span(f"chat {model}", kind=trace.SpanKind.CLIENT) as span:
             span.set_attribute("gen_ai.operation.name", "chat")
             span.set_attribute("gen_ai.request.model", model)
-            reply = read_reply(
-                await post_json(
-                    self._client,
-                    self._url,
-                    render_request(request, model),
-                    deadline_s=request.deadline_s,
-                    reply_bytes_max=self._reply_bytes_max,
-                ),
-                model,
-            )
+            span.set_attribute("memoryos.endpoint", self.endpoint.name)
+            shown, body = prepare(request, model, self.endpoint)
+            reply = with_usage(read_reply(await self._post(body, limits), model), shown)
+            reply = replace(finish(reply, request, self.endpoint), endpoint=self.endpoint.name)
             span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason.value])
             span.set_attribute("gen_ai.usage.input_tokens", reply.usage.input_tokens)
             span.set_attribute("gen_ai.usage.output_tokens", reply.usage.output_tokens)
             return reply
 
-    def context_tokens(self, model: str | None = None) -> int | None:
-        """See `ChatModel.context_tokens`."""
-        return None
+    async def _post(self, body: dict[str, Any], limits: ReplyLimits) -> dict[str, Any]:
+        if self.endpoint.stream:
+            return await post_for_stream(self._client, self._url, body, limits)
+        deadline_s = min(limits.begin_s, limits.deadline_s)
+        return await post_json(self._client, self._url, body, deadline_s=deadline_s, reply_bytes_max=limits.bytes_max)
 
     async def close(self) -> None:
-        """See `ChatModel.close`."""
+        """Release connections."""
         await self._client.aclose()
 
 
-def render_request(request: ChatRequest, model: str) -> dict[str, Any]:
-    """Give the body of the request; what is not set is not sent."""
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [_render_message(message) for message in request.messages],
-        "stream": False,
-    }
-    if request.tools:
-        body["tools"] = [_render_tool(tool) for tool in request.tools]
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.output_tokens_max is not None:
-        body["max_tokens"] = request.output_tokens_max
-    return body
-
-
-def _render_message(message: ChatMessage) -> dict[str, Any]:
-    out: dict[str, Any] = {"role": message.role.value, "content": message.content}
-    if message.tool_calls:
-        out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_json}}
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        out["tool_call_id"] = message.tool_call_id
-    return out
-
-
-def _render_tool(tool: ToolSpec) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-    }
-
-
-def read_reply(body: dict[str, Any], model: str) -> ChatReply:
-    """Give the first choice of a reply, or raise `ModelReplyInvalid` when it is not whole."""
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise ModelReplyInvalid("the reply holds no choice")
-    message = choices[0].get("message")
-    if not isinstance(message, dict):
-        raise ModelReplyInvalid("the reply holds no message")
-    content = message.get("content")
-    if content is not None and not isinstance(content, str):
-        raise ModelReplyInvalid("the reply's content is not text")
-    calls = _read_calls(message.get("tool_calls"))
-    finish = _read_finish(choices[0].get("finish_reason"), calls)
-    if not calls and finish is FinishReason.TOOL_CALLS:
-        raise ModelReplyInvalid("the reply promises tool calls and holds none")
-    named = body.get("model")
-    return ChatReply(
-        content=content or "",
-        finish_reason=finish,
-        model=named if isinstance(named, str) and named else model,
-        tool_calls=calls,
-        usage=_read_usage(body.get("usage")),
+def prepare(request: ChatRequest, model: str, endpoint: Endpoint) -> tuple[ChatRequest, dict[str, Any]]:
+    """Give the request as this endpoint is shown it, and the body that is sent."""
+    response_format: dict[str, Any] | None = None
+    schema = request.response_schema
+    shown = replace(
+        request,
+        temperature=request.temperature if request.temperature is not None else endpoint.temperature,
+        output_tokens_max=request.output_tokens_max or endpoint.output_tokens_max,
     )
+    if endpoint.tools != "native" and request.tools:
+        constrained = endpoint.tools == "schema"
+        response_format = _json_schema("action", action_schema(request)) if constrained else None
+        shown = action_request(shown, constrained=constrained)
+    elif endpoint.tools != "native":
+        shown = in_words(shown)
+    if schema is not None and (endpoint.tools == "native" or not request.tools):
+        # Servers take a schema or tools, seldom both.
+        if endpoint.response_format == "json_schema" and not request.tools:
+            response_format = _json_schema("reply", relaxed(schema))
+        text = json.dumps(dict(schema), ensure_ascii=False)
+        told = f"Answer with nothing but one JSON object of this JSON Schema: {text}"
+        shown = replace(shown, messages=with_instruction(shown.messages, told))
+    body = render_request(shown, model, stream=endpoint.stream)
+    if response_format is not None:
+        body["response_format"] = response_format
+    return shown, body
 
 
-def _read_finish(value: object, calls: tuple[ToolCall, ...]) -> FinishReason:
-    if value == "function_call":
-        value = FinishReason.TOOL_CALLS.value
-    try:
-        finish = FinishReason(str(value))
-    except ValueError as error:
-        raise ModelReplyInvalid("the reply has no known finish_reason: it may be cut off") from error
-    # Several servers say "stop" beside tool calls; the calls are whole, so they count.
-    return FinishReason.TOOL_CALLS if calls and finish is FinishReason.STOP else finish
+def finish(reply: ChatReply, request: ChatRequest, endpoint: Endpoint) -> ChatReply:
+    """Give the reply with its calls and its object read as the endpoint writes them."""
+    if request.tools and endpoint.tools == "schema":
+        reply = read_action(reply, request)
+    elif request.tools and endpoint.tools == "text":
+        reply = read_text(reply, request)
+    return reply if request.response_schema is None else read_structured(reply, request.response_schema)
 
 
-def _read_calls(value: object) -> tuple[ToolCall, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or len(value) > _TOOL_CALLS_MAX:
-        raise ModelReplyInvalid(f"the reply's tool calls are not a list of at most {_TOOL_CALLS_MAX}")
-    return _told_apart([_read_call(entry) for entry in value])
-
-
-def _told_apart(calls: list[ToolCall]) -> tuple[ToolCall, ...]:
-    """Give the calls with an id each: some models give all calls of a reply the same one."""
-    seen: dict[str, ToolCall] = {}
-    for index, call in enumerate(calls):
-        call_id = call.id
-        while call_id in seen:
-            call_id = f"{call_id}_{index}"
-        seen[call_id] = replace(call, id=call_id)
-    return tuple(seen.values())
-
-
-def _read_call(entry: object) -> ToolCall:
-    function = entry.get("function") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or not isinstance(function, dict):
-        raise ModelReplyInvalid("a tool call of the reply is not an object")
-    call_id, name, arguments = entry.get("id"), function.get("name"), function.get("arguments")
-    if not isinstance(call_id, str) or not call_id or not isinstance(name, str) or not name:
-        raise ModelReplyInvalid("a tool call of the reply has no id or no name")
-    if arguments is None:
-        arguments = ""
-    if not isinstance(arguments, str):
-        return ToolCall(id=call_id, name=name, arguments_json="", arguments_error="arguments are not JSON text")
-    text = arguments if arguments.strip() else "{}"  # a tool without parameters is often called with ""
-    return ToolCall(id=call_id, name=name, arguments_json=text, arguments_error=_arguments_error(text))
-
-
-def _arguments_error(text: str) -> str | None:
-    try:
-        value = parse_json(text, max_bytes=_ARGUMENTS_BYTES_MAX)
-    except InvalidField:
-        return "arguments are not valid JSON"
-    return None if isinstance(value, dict) else "arguments are not a JSON object"
-
-
-def _read_usage(value: object) -> TokenUsage:
-    if not isinstance(value, dict):
-        return TokenUsage()
-    return TokenUsage(
-        input_tokens=_count(value.get("prompt_tokens")), output_tokens=_count(value.get("completion_tokens"))
+def with_usage(reply: ChatReply, shown: ChatRequest) -> ChatReply:
+    """Give the reply with estimates where the endpoint counted nothing."""
+    counted = reply.usage
+    if counted.input_tokens and counted.output_tokens:
+        return reply
+    said = reply.content + "".join(call.name + call.arguments_json for call in reply.tool_calls)
+    usage = TokenUsage(
+        input_tokens=counted.input_tokens or estimate_request_tokens(shown),
+        output_tokens=counted.output_tokens or estimate_tokens(said),
+        estimated=True,
     )
+    return replace(reply, usage=usage)
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+def _json_schema(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
