@@ -190,6 +190,19 @@ def test_what_may_have_happened_is_not_done_again_in_the_task() -> None:
     assert outcomes(run) == ["UNKNOWN", "UNKNOWN", "STOPPED"]
 
 
+def test_what_was_done_with_an_answer_that_cannot_be_read_is_not_done_again_to_read_it() -> None:
+    unreadable = CallOutcome(kind=CallOutcomeKind.SUCCEEDED, result={}, code="result_invalid", message="It was done.")
+    run = Simulation(
+        agent(),
+        lambda count, purpose: calls(("a__b", {"x": count // 2})) if count < 3 else says("done"),
+        lambda s, n: unreadable,
+    )
+    assert run.run() == Respond("done")
+    assert outcomes(run) == ["SUCCEEDED", "STOPPED", "SUCCEEDED"]
+    answers = [json.loads(m.content) for m in conversation(run.agent, (), "q", run.steps) if m.role is Role.TOOL]
+    assert answers[0]["message"] == "It was done."
+
+
 def test_an_unknown_tool_asked_for_again_and_again_ends() -> None:
     end = Simulation(agent(), lambda count, purpose: calls(("nope", {}))).run()
     assert isinstance(end, Die)

@@ -112,7 +112,9 @@ def _outcome(call: tool_gateway_pb2.Call) -> CallOutcome:
             result = parse_json(call.result_json, max_bytes=RESULT_BYTES_MAX) if call.result_json else None
         except InvalidField:
             result = {"unreadable_result": True}
-        return CallOutcome(kind=kind, result=result, message=call.agent_message, ids=ids, fallback=call.fallback)
+        return CallOutcome(
+            kind=kind, result=result, message=call.agent_message, code=call.error_code, ids=ids, fallback=call.fallback
+        )
     return CallOutcome(kind=kind, message=call.agent_message, code=call.error_code, ids=ids, fallback=call.fallback)
 
 

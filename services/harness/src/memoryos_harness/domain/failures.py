@@ -12,7 +12,8 @@ it did not do it. A code that is not among CERTAIN is not relied on; nor is
 "did_not_happen", which was looked up after a doubt: a slow upstream may still be at it.
 
 The same call that failed in the same way `same_failures` times in a row, or of
-which it is not known whether it happened, is not made again in the task. The
+which it is not known whether it happened, or that was done with an answer that cannot
+be read, is not made again in the task. The
 model is told so once. When it asks once more all the same, a person takes over,
 or the task fails.
 """
@@ -46,6 +47,7 @@ from memoryos_harness.domain.outcomes import ARGUMENTS_BYTES_MAX, CallOutcomeKin
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 
+RESULT_INVALID: Final = "result_invalid"
 WORTH_A_RETRY: Final = frozenset(
     {
         "not_sent",
@@ -53,7 +55,7 @@ WORTH_A_RETRY: Final = frozenset(
         "upstream_open",
         "upstream_busy",
         "upstream_throttled",
-        "result_invalid",
+        RESULT_INVALID,
     }
 )
 """Codes of failures that may pass: nothing was sent, the upstream said that it was too much, or it was a read whose
@@ -97,7 +99,7 @@ def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
     told = bool(equal) and is_stopped(equal[-1])
     if told:
         return _stopped_for_good(agent, request, skill, failures)
-    doubtful = bool(failures) and _outcome(failures[-1]) == CallOutcomeKind.UNKNOWN
+    doubtful = any(_outcome(step) == CallOutcomeKind.UNKNOWN or _is_unreadable(step) for step in equal)
     if doubtful or len(failures) >= agent.same_failures:
         return CallTool(request, Try(skill=skill, stopped=True))
     before = _failed_just_before(steps, request, skill)
@@ -178,6 +180,11 @@ def _asked_skill(step: Step, steps: Sequence[Step]) -> str:
 
 def _outcome(step: Step) -> str:
     return str(as_object(step.output).get("outcome") or "")
+
+
+def _is_unreadable(step: Step) -> bool:
+    """Tell whether a call was done, but its answer cannot be read: it must not be done again to read it."""
+    return step.state is StepState.DONE and code_of(step) == RESULT_INVALID
 
 
 def _way(step: Step) -> tuple[str, str]:

@@ -67,7 +67,7 @@ def tool_result(outcome: CallOutcome) -> StepResult:
     """Give the journal entry of an ended call, whose `content` is the tool message for the model."""
     state = StepState.DONE if outcome.kind is CallOutcomeKind.SUCCEEDED else StepState.FAILED
     output: dict[str, Any] = {"outcome": str(outcome.kind), "content": _content(outcome)}
-    if outcome.kind is CallOutcomeKind.FAILED:
+    if outcome.kind is CallOutcomeKind.FAILED or (outcome.kind is CallOutcomeKind.SUCCEEDED and outcome.code):
         output["code"] = outcome.code
     if outcome.fallback:
         output["fallback"] = True
