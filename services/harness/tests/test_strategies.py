@@ -190,6 +190,19 @@ def test_what_may_have_happened_is_not_done_again_in_the_task() -> None:
     assert outcomes(run) == ["UNKNOWN", "UNKNOWN", "STOPPED"]
 
 
+def test_another_skill_is_not_asked_for_what_it_may_have_done_already() -> None:
+    def model(count, purpose):
+        return calls(("a__c" if count == 0 else "a__b", {"x": 1})) if count < 2 else says("done")
+
+    run = Simulation(
+        agent(on_failure={"*": OnFailure(retries=0, other_skills=("a.c",))}),
+        model,
+        lambda s, n: UNKNOWN if n == 0 else failed("not_sent"),
+    )
+    assert run.run() == Respond("done")
+    assert [skill for skill, *_ in tries(run)] == ["a.c", "a.b"]
+
+
 def test_what_was_done_with_an_answer_that_cannot_be_read_is_not_done_again_to_read_it() -> None:
     unreadable = CallOutcome(kind=CallOutcomeKind.SUCCEEDED, result={}, code="result_invalid", message="It was done.")
     run = Simulation(

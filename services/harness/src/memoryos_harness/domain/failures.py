@@ -99,7 +99,7 @@ def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
     told = bool(equal) and is_stopped(equal[-1])
     if told:
         return _stopped_for_good(agent, request, skill, failures)
-    doubtful = any(_outcome(step) == CallOutcomeKind.UNKNOWN or _is_unreadable(step) for step in equal)
+    doubtful = _may_be_done(equal)
     if doubtful or len(failures) >= agent.same_failures:
         return CallTool(request, Try(skill=skill, stopped=True))
     before = _failed_just_before(steps, request, skill)
@@ -119,7 +119,8 @@ def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, ma
     if code in CERTAIN:
         offered = tools_of(next(step for step in steps if step.sequence == request.model_step))
         for other in preset.other_skills:
-            if other in offered and other not in tried:
+            equal = [step for step in _ended_calls(steps) if _is_same(step, request, other)]
+            if other in offered and other not in tried and not _may_be_done(equal):
                 return CallTool(request, _again(last, Because.OTHER_SKILL, other, 0.0))
     message = told_message(last.output)
     match preset.then:
@@ -182,9 +183,12 @@ def _outcome(step: Step) -> str:
     return str(as_object(step.output).get("outcome") or "")
 
 
-def _is_unreadable(step: Step) -> bool:
-    """Tell whether a call was done, but its answer cannot be read: it must not be done again to read it."""
-    return step.state is StepState.DONE and code_of(step) == RESULT_INVALID
+def _may_be_done(equal: Sequence[Step]) -> bool:
+    """Tell whether a call may have been done, or was done with an answer that cannot be read."""
+    return any(
+        _outcome(step) == CallOutcomeKind.UNKNOWN or (step.state is StepState.DONE and code_of(step) == RESULT_INVALID)
+        for step in equal
+    )
 
 
 def _way(step: Step) -> tuple[str, str]:
