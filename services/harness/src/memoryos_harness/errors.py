@@ -47,5 +47,16 @@ class AccessRevoked(MemoryOSError):
     reason = "ACCESS_REVOKED"
 
 
+class TaskStateForbids(MemoryOSError):
+    """The task is not in a state for this."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "TASK_STATE_FORBIDS"
+
+
+class PauseRequested(Exception):
+    """The task was asked to rest. Never leaves the worker."""
+
+
 class CancelRequested(Exception):
     """The task was asked to stop. Never leaves the worker."""

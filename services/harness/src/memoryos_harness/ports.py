@@ -35,7 +35,18 @@ from memoryos_harness.domain.sessions import (
     SessionPlace,
 )
 from memoryos_harness.domain.states import StepKind, TaskState
-from memoryos_harness.domain.tasks import CallIds, Counters, Lease, Step, StepResult, Task, TaskEvent
+from memoryos_harness.domain.tasks import (
+    CallIds,
+    Counters,
+    Lease,
+    Step,
+    StepResult,
+    Task,
+    TaskEvent,
+    TaskFilter,
+    TaskListPlace,
+    TaskPage,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +117,8 @@ class NewTask:
     """What it may use up, where that is less than the agent's file says."""
     parent_task_id: str = ""
     depth: int = 0
+    priority: int | None = None
+    """None: its parent's, or 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +159,30 @@ class TaskStore(Protocol):
         A worker that holds it ends its step, and then the task. Raises
         TaskNotFound, and TaskEnded when it ended otherwise than by a cancel.
         """
+
+    async def pause(self, scope: Scope, task_id: str, request: Request) -> Task:
+        """Let a task rest, and all below it: at once where no worker holds it, else after the step under way.
+
+        A review stays open. Raises TaskNotFound, TaskEnded, and TaskStateForbids when it was asked to stop.
+        """
+
+    async def resume(self, scope: Scope, task_id: str, note: str, request: Request) -> Task:
+        """Let a task at rest go on, and what rests below it; time at rest does not count.
+
+        `note` is the answer of the call that was handed over to a person;
+        InvalidField where none was. A task below that waits for a person's
+        word goes on by its own resume only. Raises TaskNotFound, TaskEnded,
+        and TaskStateForbids for a task that neither rests nor was asked to.
+        """
+
+    async def retry(self, scope: Scope, task_id: str, request: Request) -> Task:
+        """Have a DEAD task, or one that waits after a failure, tried again now, with a new count of attempts.
+
+        Raises TaskNotFound, and TaskStateForbids for other states and a DEAD task whose parent went on.
+        """
+
+    async def list(self, scope: Scope, which: TaskFilter, *, after: TaskListPlace | None, limit: int) -> TaskPage:
+        """Give a page of tasks, newest first; of all users, without contents, where the scope's roles oversee."""
 
     async def list_steps(self, scope: Scope, task_id: str, *, after_sequence: int, limit: int) -> tuple[Step, ...]:
         """Give steps after a place, in order, or raise TaskNotFound."""
@@ -234,8 +271,8 @@ class TaskJournal(Protocol):
         A task that waits already goes on waiting, without a new event.
         """
 
-    async def hand_over(self, lease: Lease, step: Step) -> None:
-        """Let the task rest with a HAND_OFF step open: PAUSED, lease given back, nobody is woken.
+    async def rest(self, lease: Lease, step: Step | None = None) -> None:
+        """Let the task rest, with a HAND_OFF `step` open or as it was asked to: PAUSED, lease given back, nobody woken.
 
         Who resumes the task finishes the step with `{"note": ...}`. Time at rest
         does not count against the deadline.

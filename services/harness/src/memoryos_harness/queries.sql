@@ -50,7 +50,7 @@ INSERT INTO harness.tasks
 VALUES (core.tenant(), %(id)s, core.user_name(), %(agent_chain)s, %(session_id)s, %(question_sequence)s, %(agent)s,
     %(agent_version)s, %(sealed_agent)s, %(sealed_grant)s, %(sealed_input)s,
     clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s, 1, %(parent_task_id)s, %(depth)s,
-    COALESCE((
+    COALESCE(%(priority)s, (
         SELECT parent.priority
         FROM harness.tasks AS parent
         WHERE parent.tenant = core.tenant() AND parent.user_id = core.user_name() AND parent.id = %(parent_task_id)s
@@ -67,20 +67,29 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 -- name: claim_task
 -- The compare-and-set that makes one worker the holder: of a task that nobody
 -- holds, whose lease ran out, or whose worker is gone (its session lock is free).
--- The last two are attempts that died; the first claim and the one after FAILED
--- start one.
+-- The last two are attempts that died; the first claim and the one after FAILED,
+-- which is RETRY from then on, start one. A task at rest is not taken.
 UPDATE harness.tasks
 SET lease_epoch = lease_epoch + 1,
     lease_holder = %(holder)s,
     lease_expire_time = clock_timestamp() + make_interval(secs => %(lease_s)s),
-    attempt = attempt + CASE WHEN attempt = 0 OR lease_holder IS NOT NULL OR state = 'FAILED' THEN 1 ELSE 0 END,
+    attempt = attempt + CASE WHEN attempt = 0 OR lease_holder IS NOT NULL OR was.state = 'FAILED' THEN 1 ELSE 0 END,
+    state = CASE WHEN was.state = 'FAILED' THEN 'RETRY' ELSE was.state END,
+    event_count = event_count + CASE WHEN was.state = 'FAILED' THEN 1 ELSE 0 END,
     stalled_attempts = stalled_attempts + CASE WHEN lease_holder IS NOT NULL THEN 1 ELSE 0 END,
     update_time = clock_timestamp()
-WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
-    AND end_time IS NULL
+FROM (
+    SELECT id AS task_id, tasks.state
+    FROM harness.tasks
+    WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+    FOR UPDATE
+) AS was
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = was.task_id
+    AND end_time IS NULL AND was.state <> 'PAUSED'
     AND (lease_holder IS NULL OR lease_expire_time <= clock_timestamp()
         OR pg_try_advisory_xact_lock_shared(harness.presence_key(lease_holder)))
-RETURNING lease_epoch, state, session_id, question_sequence, sealed_agent, sealed_grant, sealed_input, attempt,
+RETURNING lease_epoch, tasks.state, was.state = 'FAILED' AS tried_again, event_count, pause_requested,
+    session_id, question_sequence, sealed_agent, sealed_grant, sealed_input, attempt,
     stalled_attempts, step_count, token_count, call_count, traceparent,
     update_time AS claim_time,
     extract(epoch FROM deadline_time - COALESCE(park_time, clock_timestamp()))::float8 AS seconds_left,
@@ -94,7 +103,7 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 RETURNING state
 
 -- name: lock_task
-SELECT id, state, lease_epoch, stalled_attempts, lease_holder IS NOT NULL AS held,
+SELECT id, state, lease_epoch, stalled_attempts, pause_requested, lease_holder IS NOT NULL AS held,
     COALESCE(lease_expire_time > clock_timestamp(), false) AS live
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
@@ -117,6 +126,7 @@ SET state = %(state)s,
     park_time = CASE WHEN %(parked)s THEN COALESCE(park_time, clock_timestamp()) END,
     lease_holder = CASE WHEN %(held)s THEN lease_holder END,
     lease_expire_time = CASE WHEN %(held)s THEN lease_expire_time END,
+    pause_requested = pause_requested AND NOT (%(ended)s OR %(state)s = 'PAUSED'),
     error_code = %(error_code)s,
     error_message = %(error_message)s,
     sealed_output = %(sealed_output)s,
@@ -184,6 +194,7 @@ SET state = %(state)s,
     lease_holder = CASE WHEN NOT %(ended)s THEN lease_holder END,
     lease_expire_time = CASE WHEN NOT %(ended)s THEN lease_expire_time END,
     park_time = NULL,
+    pause_requested = false,
     end_time = CASE WHEN %(ended)s THEN clock_timestamp() END
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 RETURNING id, event_count, session_id, agent, agent_chain, parent_task_id

@@ -46,6 +46,7 @@ async def insert_task(tx: Tx, sealed: SealedColumns, scope: Scope, task: NewTask
         "traceparent": task.traceparent,
         "parent_task_id": task.parent_task_id or None,
         "depth": task.depth,
+        "priority": task.priority,
     }
     tx.defer(QUERIES["insert_task"], values)
     add_event(tx, scope, task_id, 1, TaskState.IDLE)

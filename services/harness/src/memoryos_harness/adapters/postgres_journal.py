@@ -13,7 +13,8 @@ from memoryos_harness.adapters.message_rows import append_messages
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_moves import TaskMoves, id_columns, scope_of
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, owner_scope, read_step, wake
+from memoryos_harness.adapters.task_rests import RESTS
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, owner_scope, read_step, wake
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.grants import grant_from_json
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
@@ -47,8 +48,14 @@ class PostgresJournal:
         async with self._database.scoped(scope) as tx:
             row = await tx.fetch_one(QUERIES["claim_task"], {"id": task_id, "holder": holder, "lease_s": lease_s})
             if row is None:
+                tx.defer(RESTS["forget_paused_due"], {"task_id": task_id})
                 return None
             lease = Lease(tenant=tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
+            if row["tried_again"]:
+                add_event(tx, scope, task_id, row["event_count"], TaskState.RETRY)
+            if row["pause_requested"]:
+                await self._rest(tx, lease)
+                return None
             tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0, "holder": holder})
             steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
             try:
@@ -142,11 +149,10 @@ class PostgresJournal:
                 )
             wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
 
-    async def hand_over(self, lease: Lease, step: Step) -> None:
-        """See `TaskJournal.hand_over`."""
+    async def rest(self, lease: Lease, step: Step | None = None) -> None:
+        """See `TaskJournal.rest`."""
         async with self._database.scoped(scope_of(lease)) as tx:
-            await self._moves.move(tx, lease, TaskState.PAUSED, step_id=step.id, held=False, parked=True, progress=True)
-            tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
+            await self._rest(tx, lease, step)
 
     async def succeed(self, lease: Lease, text: str) -> None:
         """See `TaskJournal.succeed`."""
@@ -205,6 +211,11 @@ class PostgresJournal:
         async with self._database.scoped(scope) as tx:
             await self._moves.release(tx, lease, stalled=int(stalled))
             wake(tx, scope, lease.task_id, WakeUp(after_s, self._quiet_s))
+
+    async def _rest(self, tx: Tx, lease: Lease, step: Step | None = None) -> None:
+        step_id, progress = ("", False) if step is None else (step.id, True)
+        await self._moves.move(tx, lease, TaskState.PAUSED, step_id=step_id, held=False, parked=True, progress=progress)
+        tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
 
     async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
         opened = self._sealed

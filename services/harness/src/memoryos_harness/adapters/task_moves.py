@@ -15,7 +15,7 @@ from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_rows import QUERIES, add_event, owner_scope
 from memoryos_harness.domain.states import ENDED, StepState, TaskState, may_become
 from memoryos_harness.domain.tasks import CallIds, Lease, StepResult
-from memoryos_harness.errors import CancelRequested, LeaseLost
+from memoryos_harness.errors import CancelRequested, LeaseLost, PauseRequested
 
 _DIED = "harness.task"
 
@@ -50,12 +50,17 @@ class TaskMoves:
         """Change the task under the fence and add the event; give the row's counters.
 
         Raises LeaseLost when the epoch is another one, and CancelRequested when
-        the task was asked to stop, unless `keep_cancelling`.
+        the task was asked to stop, unless `keep_cancelling`. A task that was asked
+        to rest begins no new step (PauseRequested) and rests where it would wait.
         """
         row = await self.lock(tx, lease)
         before, after = TaskState(row["state"]), wanted
         if before is TaskState.CANCELLING and wanted is not TaskState.CANCELLED:
             after = before
+        elif row["pause_requested"] and changes.get("steps"):
+            raise PauseRequested  # the transaction is undone with it
+        elif row["pause_requested"] and wanted in (TaskState.WAITING_REVIEW, TaskState.WAITING_TASK):
+            after = wanted = TaskState.PAUSED
         elif not may_become(before, wanted):
             if before in ENDED or row["lease_epoch"] != lease.epoch or not row["held"]:
                 raise LeaseLost  # it went on without us

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memoryos_core.scope import Scope
 from memoryos_core.tokens import Identity
@@ -59,6 +59,16 @@ async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Ta
     """Give the task of a row."""
     output = row["sealed_output"]
     agent = Agent.of(await sealed.open_json(tx, scope, "tasks.agent", row["id"], row["sealed_agent"]))
+    return replace(
+        read_bare_task(row),
+        input=await sealed.open_text(tx, scope, "tasks.input", row["id"], row["sealed_input"]),
+        output="" if output is None else await sealed.open_text(tx, scope, "tasks.output", row["id"], output),
+        limits=agent.limits,
+    )
+
+
+def read_bare_task(row: Row) -> Task:
+    """Give the task of a row without its contents."""
     return Task(
         id=row["id"],
         user=row["user_id"],
@@ -67,8 +77,8 @@ async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Ta
         agent_version=row["agent_version"],
         session_id=row["session_id"],
         state=TaskState(row["state"]),
-        input=await sealed.open_text(tx, scope, "tasks.input", row["id"], row["sealed_input"]),
-        output="" if output is None else await sealed.open_text(tx, scope, "tasks.output", row["id"], output),
+        input="",
+        output="",
         error_code=row["error_code"],
         error_message=row["error_message"],
         attempt=row["attempt"],
@@ -84,7 +94,6 @@ async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Ta
         agent_label=row["agent_label"],
         token_count=row["token_count"],
         call_count=row["call_count"],
-        limits=agent.limits,
         deadline_time=row["deadline_time"],
     )
 

@@ -54,7 +54,7 @@ class Message:
 
 
 OVERSEERS: Final = frozenset({"operator", "auditor"})
-"""Roles that see of every session of the tenant that it is there."""
+"""Roles that see of every session and task of the tenant that it is there, and how it stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

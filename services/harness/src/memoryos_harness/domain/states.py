@@ -55,7 +55,7 @@ TRANSITIONS: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.RESPONDING: frozenset({TaskState.SUCCEEDED}) | _STOPPING,
     TaskState.WAITING_REVIEW: frozenset({TaskState.TOOL_CALLING}) | _STOPPING,
     TaskState.WAITING_TASK: frozenset({TaskState.TOOL_CALLING}) | _STOPPING,
-    TaskState.FAILED: frozenset({TaskState.RETRY}) | _WORKING | _STOPPING,
+    TaskState.FAILED: frozenset({TaskState.RETRY}) | _STOPPING,
     TaskState.PAUSED: frozenset({TaskState.RETRY, TaskState.DEAD, TaskState.CANCELLING}),
     TaskState.RETRY: _WORKING | _STOPPING,
     TaskState.CANCELLING: frozenset({TaskState.CANCELLED}),

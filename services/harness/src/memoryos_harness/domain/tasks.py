@@ -116,3 +116,30 @@ class Counters:
     steps: int
     tokens: int
     calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    """Which tasks a list holds; empty: all."""
+
+    states: tuple[TaskState, ...] = ()
+    session_id: str = ""
+    agent: str = ""
+    parent_task_id: str = ""
+    all_users: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskListPlace:
+    """Where a page of tasks ended."""
+
+    create_time: datetime
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    """A page of tasks, and where it ended; None after the last."""
+
+    tasks: tuple[Task, ...]
+    next: TaskListPlace | None

@@ -29,4 +29,4 @@ async def hand_off(run: TaskRun, *, asked: HandOff | None = None, started: Step 
     run.started(step)
     crash_point("harness.step.after_started")
     await keep_memory_at_rest(run)
-    await journal.hand_over(lease, step)
+    await journal.rest(lease, step)

@@ -40,9 +40,9 @@ from memoryos_harness.domain.prompt import window_of
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.window import Window
-from memoryos_harness.errors import AccessRevoked, CancelRequested, LeaseLost
+from memoryos_harness.errors import AccessRevoked, CancelRequested, LeaseLost, PauseRequested
 from memoryos_harness.operations.ask_model import ask_model
-from memoryos_harness.operations.bind_memory import bind_memory, renew_memory, unbind_memory
+from memoryos_harness.operations.bind_memory import bind_memory, keep_memory_at_rest, renew_memory, unbind_memory
 from memoryos_harness.operations.call_tool import call_tool
 from memoryos_harness.operations.hand_off import hand_off
 from memoryos_harness.operations.look_at_review import still_waits
@@ -188,13 +188,15 @@ async def _drive(run: TaskRun) -> None:
             run.ended = True
         except DependencyUnavailable:
             await _fail(run, AttemptFailed("store_unavailable", "A store did not answer."))
-        except (CancelRequested, LeaseLost):
+        except (CancelRequested, LeaseLost, PauseRequested):
             raise
         except Exception:
             _LOG.exception("step failed", extra={"task_id": lease.task_id})
             await _fail(run, AttemptFailed("internal", "A fault of ours stopped this attempt."))
     except CancelRequested:
         await _stopped(run)
+    except PauseRequested:
+        await _rest(run)
     except LeaseLost:
         _LOG.warning("write refused: another worker holds the task", extra={"task_id": lease.task_id})
 
@@ -209,6 +211,16 @@ async def _stopped(run: TaskRun) -> None:
     except CancelRequested:
         await run.ports.journal.end_cancelled(run.claim.lease)
     run.ended = True
+
+
+async def _rest(run: TaskRun) -> None:
+    """Let a task rest that was asked to, unless it was asked to stop meanwhile."""
+    await keep_memory_at_rest(run)
+    try:
+        await run.ports.journal.rest(run.claim.lease)
+    except CancelRequested:
+        await run.ports.journal.end_cancelled(run.claim.lease)
+        run.ended = True
 
 
 async def _fail(run: TaskRun, failure: AttemptFailed) -> None:

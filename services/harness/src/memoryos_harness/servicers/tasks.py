@@ -8,17 +8,20 @@ from typing import Final
 
 import grpc
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
-from memoryos_core.errors import DependencyUnavailable
 from memoryos_grpc import caller, scope
 
 from memoryos_harness.operations.cancel_task import cancel_task
 from memoryos_harness.operations.get_task import get_task
 from memoryos_harness.operations.list_steps import list_steps
+from memoryos_harness.operations.list_tasks import list_tasks
+from memoryos_harness.operations.pause_task import pause_task
+from memoryos_harness.operations.resume_task import resume_task
+from memoryos_harness.operations.retry_task import retry_task
 from memoryos_harness.operations.submit_task import submit_task
 from memoryos_harness.operations.watch_task import watch_task
 from memoryos_harness.ports import AgentCatalog, PageKeys, TaskNews, TaskStore
 from memoryos_harness.servicers.messages import event_message, step_message, task_message
-from memoryos_harness.servicers.requests import SequencePages, request_key
+from memoryos_harness.servicers.requests import SequencePages, TaskPages, request_key, task_filter, wish_of
 
 _SERVICE: Final = "memoryos.harness.v1.Tasks"
 
@@ -31,6 +34,7 @@ class TasksServicer(tasks_pb2_grpc.TasksServicer):
         self._agents = agents
         self._news = news
         self._pages = SequencePages(keys, f"{_SERVICE}/ListSteps")
+        self._task_pages = TaskPages(keys, f"{_SERVICE}/ListTasks")
 
     async def SubmitTask(
         self, request: tasks_pb2.SubmitTaskRequest, context: grpc.aio.ServicerContext
@@ -44,6 +48,7 @@ class TasksServicer(tasks_pb2_grpc.TasksServicer):
             session_id=request.session_id,
             text=request.input,
             request=request_key(f"{_SERVICE}/SubmitTask", request),
+            wish=wish_of(request),
         )
         return tasks_pb2.SubmitTaskResponse(task=task_message(task))
 
@@ -84,23 +89,32 @@ class TasksServicer(tasks_pb2_grpc.TasksServicer):
     async def ListTasks(
         self, request: tasks_pb2.ListTasksRequest, context: grpc.aio.ServicerContext
     ) -> tasks_pb2.ListTasksResponse:
-        """Not served yet."""
-        raise DependencyUnavailable(metadata={"rpc": "ListTasks"})
+        """List tasks."""
+        who = scope()
+        which = task_filter(request)
+        after = await self._task_pages.start(who, request)
+        page = await list_tasks(self._store, who, which, after=after, page_size=request.page_size)
+        token = await self._task_pages.token(who, request, page.next) if page.next else ""
+        return tasks_pb2.ListTasksResponse(tasks=[task_message(task) for task in page.tasks], next_page_token=token)
 
     async def PauseTask(
         self, request: tasks_pb2.PauseTaskRequest, context: grpc.aio.ServicerContext
     ) -> tasks_pb2.PauseTaskResponse:
-        """Not served yet."""
-        raise DependencyUnavailable(metadata={"rpc": "PauseTask"})
+        """Let a task rest."""
+        task = await pause_task(self._store, scope(), request.id, request_key(f"{_SERVICE}/PauseTask", request))
+        return tasks_pb2.PauseTaskResponse(task=task_message(task))
 
     async def ResumeTask(
         self, request: tasks_pb2.ResumeTaskRequest, context: grpc.aio.ServicerContext
     ) -> tasks_pb2.ResumeTaskResponse:
-        """Not served yet."""
-        raise DependencyUnavailable(metadata={"rpc": "ResumeTask"})
+        """Let a task go on."""
+        key = request_key(f"{_SERVICE}/ResumeTask", request)
+        task = await resume_task(self._store, scope(), request.id, request.note, key)
+        return tasks_pb2.ResumeTaskResponse(task=task_message(task))
 
     async def RetryTask(
         self, request: tasks_pb2.RetryTaskRequest, context: grpc.aio.ServicerContext
     ) -> tasks_pb2.RetryTaskResponse:
-        """Not served yet."""
-        raise DependencyUnavailable(metadata={"rpc": "RetryTask"})
+        """Have a task tried again."""
+        task = await retry_task(self._store, scope(), request.id, request_key(f"{_SERVICE}/RetryTask", request))
+        return tasks_pb2.RetryTaskResponse(task=task_message(task))

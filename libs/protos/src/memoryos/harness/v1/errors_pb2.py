@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n memoryos/harness/v1/errors.proto\x12\x13memoryos.harness.v1*\xed\x01\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\"\n\x1e\x45RROR_REASON_SESSION_NOT_FOUND\x10\x01\x12\x1f\n\x1b\x45RROR_REASON_TASK_NOT_FOUND\x10\x02\x12 \n\x1c\x45RROR_REASON_AGENT_NOT_FOUND\x10\x03\x12\x1b\n\x17\x45RROR_REASON_TASK_ENDED\x10\x04\x12\x1b\n\x17\x45RROR_REASON_LEASE_LOST\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_ACCESS_REVOKED\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n memoryos/harness/v1/errors.proto\x12\x13memoryos.harness.v1*\x92\x02\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\"\n\x1e\x45RROR_REASON_SESSION_NOT_FOUND\x10\x01\x12\x1f\n\x1b\x45RROR_REASON_TASK_NOT_FOUND\x10\x02\x12 \n\x1c\x45RROR_REASON_AGENT_NOT_FOUND\x10\x03\x12\x1b\n\x17\x45RROR_REASON_TASK_ENDED\x10\x04\x12\x1b\n\x17\x45RROR_REASON_LEASE_LOST\x10\x05\x12#\n\x1f\x45RROR_REASON_TASK_STATE_FORBIDS\x10\x07\x12\x1f\n\x1b\x45RROR_REASON_ACCESS_REVOKED\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memoryos.harness.v1.errors_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=58
-  _globals['_ERRORREASON']._serialized_end=295
+  _globals['_ERRORREASON']._serialized_end=332
 # @@protoc_insertion_point(module_scope)

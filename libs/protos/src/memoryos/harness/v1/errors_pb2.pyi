@@ -34,6 +34,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The task has ended."""
     ERROR_REASON_LEASE_LOST: _ErrorReason.ValueType  # 5
     """Another worker holds the task now."""
+    ERROR_REASON_TASK_STATE_FORBIDS: _ErrorReason.ValueType  # 7
+    """The task is not in a state for this."""
     ERROR_REASON_ACCESS_REVOKED: _ErrorReason.ValueType  # 6
     """No token is made for this user, agent or task: its access was revoked."""
 
@@ -52,6 +54,8 @@ ERROR_REASON_TASK_ENDED: ErrorReason.ValueType  # 4
 """The task has ended."""
 ERROR_REASON_LEASE_LOST: ErrorReason.ValueType  # 5
 """Another worker holds the task now."""
+ERROR_REASON_TASK_STATE_FORBIDS: ErrorReason.ValueType  # 7
+"""The task is not in a state for this."""
 ERROR_REASON_ACCESS_REVOKED: ErrorReason.ValueType  # 6
 """No token is made for this user, agent or task: its access was revoked."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
