@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -63,11 +63,12 @@ def upstream(answer: Answer) -> Iterator[str]:
             if found is None:
                 self.close_connection = True
                 return
-            self.send_response(found[0])
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(found[1])))
-            self.end_headers()
-            self.wfile.write(found[1])
+            with suppress(BrokenPipeError, ConnectionResetError):  # who asked has left, as after a time-out
+                self.send_response(found[0])
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(found[1])))
+                self.end_headers()
+                self.wfile.write(found[1])
 
         do_GET = do_POST = _serve
 
