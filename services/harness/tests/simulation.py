@@ -64,6 +64,8 @@ class Simulation:
     window: Window = WIDE
     steps: list[Step] = field(default_factory=list)
     note: str | None = "done by hand"
+    repeatable: tuple[str, ...] = ()
+    """Skills that read or are idempotent."""
 
     def next(self) -> Any:
         return next_action(self.agent, self.steps, self.used, self.window)
@@ -96,6 +98,7 @@ class Simulation:
             case AskModel(purpose, say):
                 tools = list(self.agent.skills) if purpose is Purpose.ACT else []
                 kind, given = StepKind.MODEL_CALL, {"purpose": str(purpose), "tools": tools}
+                given["repeatable"] = [name for name in tools if name in self.repeatable]
                 given |= {"say": say} if say else {}
             case CallTool(request, attempt):
                 kind, given = StepKind.TOOL_CALL, tool_input(request, attempt)

@@ -74,6 +74,20 @@ def test_a_wait_has_an_end() -> None:
     assert [wait for *_, wait in tries(run)][1:6] == [60, 120, 240, 480, WAIT_S_MAX]
 
 
+def test_a_call_that_may_be_repeated_is_made_again_though_it_is_not_known_whether_it_happened() -> None:
+    preset = {"*": OnFailure(retries=2, backoff_s=0.5, other_skills=("a.c",))}
+    run = Simulation(agent(on_failure=preset), asks_once, lambda s, n: UNKNOWN if n < 2 else OK, repeatable=("a.b",))
+    run.run()
+    assert tries(run) == [
+        ("a.b", 1, None, None, None),
+        ("a.b", 2, "retry", 2, 0.5),
+        ("a.b", 3, "retry", 3, 1.0),
+    ]
+    never = Simulation(agent(on_failure=preset), asks_once, lambda s, n: UNKNOWN, repeatable=("a.b",))
+    never.run()
+    assert [outcome for outcome, *_ in tries(never)] == ["a.b"] * 3, "and no other skill is asked: it may have happened"
+
+
 @pytest.mark.parametrize("outcome", [UNKNOWN, REFUSED, CallOutcome(kind=CallOutcomeKind.INVALID, message="/x: no")])
 def test_what_did_not_fail_for_certain_is_never_tried_again(outcome) -> None:
     preset = {"*": OnFailure(retries=5, other_skills=("a.c",), then="hand_off")}

@@ -117,8 +117,7 @@ class NewTask:
     """What it may use up, where that is less than the agent's file says."""
     parent_task_id: str = ""
     depth: int = 0
-    priority: int | None = None
-    """None: its parent's, or 0."""
+    priority: int | None = None  # its parent's, or 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,6 +406,8 @@ class Skill:
     name: str
     description: str
     parameters: Mapping[str, Any]
+    repeatable: bool = False
+    """It reads or is idempotent: a call of it may be made again though it is not known whether it happened."""
 
 
 class ToolBox(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import grpc
+from memoryos.policy.v1 import policy_pb2
 from memoryos.toolgateway.v1 import tool_gateway_pb2, tool_gateway_pb2_grpc
 from memoryos_core.canonical import parse_json
 from memoryos_core.errors import DependencyUnavailable, InvalidField
@@ -39,6 +40,7 @@ _NOT_MADE: Final = {
     "FAILED_PRECONDITION": CallOutcomeKind.REFUSED,
 }
 """Answers that say for certain that no call was made by this asking."""
+_REPEATABLE: Final = frozenset({policy_pb2.EFFECT_CLASS_READ, policy_pb2.EFFECT_CLASS_IDEMPOTENT})
 _AT_THE_DOOR: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 """Those that come before the gateway has looked for the call in its journal."""
 
@@ -120,4 +122,9 @@ def _outcome(call: tool_gateway_pb2.Call) -> CallOutcome:
 
 def _skill(skill: tool_gateway_pb2.Skill) -> Skill:
     parameters: Any = parse_json(skill.parameters_json, max_bytes=RESULT_BYTES_MAX) if skill.parameters_json else {}
-    return Skill(name=skill.name, description=skill.description, parameters=parameters or {"type": "object"})
+    return Skill(
+        name=skill.name,
+        description=skill.description,
+        parameters=parameters or {"type": "object"},
+        repeatable=skill.effect_class in _REPEATABLE,
+    )

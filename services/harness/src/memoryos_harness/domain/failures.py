@@ -3,8 +3,9 @@
 A call that FAILED for certain is made again up to `retries` times, after waits
 that double; then `other_skills` are asked, each once; then the model is told, a
 person takes over, or the task fails. Every try is a step of its own. A call
-whose outcome is not known, that was refused, or whose arguments were wrong is
-never tried again here: its answer goes to the model.
+that was refused, or whose arguments were wrong, is never tried again here: its
+answer goes to the model. Nor is one whose outcome is not known, unless its
+skill reads or is idempotent: then it is made again as after a failure.
 
 That FAILED proves that nothing happened is the gateway's word: the transport
 shows that nothing was sent, the call was a read, or the upstream answered that
@@ -35,6 +36,7 @@ from memoryos_harness.domain.journal_forms import (
     code_of,
     fell_back,
     is_stopped,
+    may_repeat,
     position_of,
     replies,
     skill_asked_for,
@@ -77,9 +79,16 @@ def next_for_request(agent: Agent, steps: Sequence[Step], request: ToolRequest) 
     last = made[-1]
     if last.kind is StepKind.HAND_OFF or last.state is StepState.DONE:
         return None
-    if as_object(last.output).get("outcome") != CallOutcomeKind.FAILED:
-        return None
-    return _after_failure(agent, steps, request, made)
+    match as_object(last.output).get("outcome"):
+        case CallOutcomeKind.FAILED:
+            return _after_failure(agent, steps, request, made)
+        case CallOutcomeKind.UNKNOWN if may_repeat(_asking(steps, request), skill_of(last)):
+            return _same_again(preset_of(agent, skill_of(last)), made)
+    return None
+
+
+def _asking(steps: Sequence[Step], request: ToolRequest) -> Step:
+    return next(step for step in steps if step.sequence == request.model_step)
 
 
 def _given_up(step: Step) -> bool:
@@ -99,7 +108,7 @@ def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
     told = bool(equal) and is_stopped(equal[-1])
     if told:
         return _stopped_for_good(agent, request, skill, failures)
-    doubtful = _may_be_done(equal)
+    doubtful = _may_be_done(equal) and not may_repeat(_asking(steps, request), skill)
     if doubtful or len(failures) >= agent.same_failures:
         return CallTool(request, Try(skill=skill, stopped=True))
     before = _failed_just_before(steps, request, skill)
@@ -113,11 +122,10 @@ def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
 def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, made: Sequence[Step]) -> Action | None:
     last, asked = made[-1], skill_of(made[0])
     preset, code, tried = preset_of(agent, asked), code_of(last), [skill_of(step) for step in made]
-    if code in WORTH_A_RETRY and not fell_back(last) and set(tried) == {asked} and len(made) <= preset.retries:
-        wait_s = min(preset.backoff_s * 2.0 ** (len(made) - 1), WAIT_S_MAX)
-        return CallTool(request, _again(last, Because.RETRY, asked, wait_s))
+    if code in WORTH_A_RETRY and not fell_back(last) and (again := _same_again(preset, made)) is not None:
+        return again
     if code in CERTAIN:
-        offered = tools_of(next(step for step in steps if step.sequence == request.model_step))
+        offered = tools_of(_asking(steps, request))
         for other in preset.other_skills:
             equal = [step for step in _ended_calls(steps) if _is_same(step, request, other)]
             if other in offered and other not in tried and not _may_be_done(equal):
@@ -129,6 +137,15 @@ def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, ma
         case "fail":
             return Die(TOOL_FAILED, f"The skill {asked} failed ({code}), and the agent's file says to stop then.")
     return None
+
+
+def _same_again(preset: OnFailure, made: Sequence[Step]) -> CallTool | None:
+    """Give the same call once more after its wait; None when all tries are used up, or another skill was asked."""
+    asked = skill_of(made[0])
+    if len(made) > preset.retries or any(skill_of(step) != asked for step in made):
+        return None
+    wait_s = min(preset.backoff_s * 2.0 ** (len(made) - 1), WAIT_S_MAX)
+    return CallTool(tool_request_of(made[0]), _again(made[-1], Because.RETRY, asked, wait_s))
 
 
 def _again(failed: Step, because: Because, skill: str, wait_s: float) -> Try:

@@ -2,9 +2,10 @@
 
 - MEMORY_READ  input {"path", "query", "top_k", "min_score"}, output {"hits": [...]}; of conversations (target
   "sessions") input {"query", "top_k", "min_score", "shown_from"}
-- MODEL_CALL   input {"purpose", "model", "tools": [names], "messages": count, "say"?}, output {"text", "tool_calls":
-  [{"id", "name", "arguments", "error"}], "finish_reason", "usage", "model", "structured"?, "problem"?}: `structured`
-  is the JSON that was asked for, `problem` what is wrong with what came instead
+- MODEL_CALL   input {"purpose", "model", "tools": [names], "repeatable": [names], "messages": count, "say"?},
+  output {"text", "tool_calls": [{"id", "name", "arguments", "error"}], "finish_reason", "usage", "model",
+  "structured"?, "problem"?}: `structured` is the JSON that was asked for, `problem` what is wrong with what came
+  instead
 - TOOL_CALL    input {"model_step", "index", "tool_call_id", "name", "skill", "arguments", "error", "try", "because"?,
   "of"?, "wait_s"?, "stopped"?}, output {"outcome", "content", "code"?, "fallback"?}
 - HAND_OFF     input {"model_step", "index", "tool_call_id", "name", "arguments", "skill", "code", "message"}, output
@@ -65,6 +66,11 @@ def said_to_model(model_step: Step) -> str:
 def tools_of(model_step: Step) -> tuple[str, ...]:
     """Give the skills that the model was offered in this step."""
     return tuple(str(name) for name in as_object(model_step.input).get("tools") or ())
+
+
+def may_repeat(model_step: Step, skill: str) -> bool:
+    """Tell whether a call of a skill that this step was offered may be made again although it may have happened."""
+    return skill in (as_object(model_step.input).get("repeatable") or ())
 
 
 def model_text(model_step: Step) -> str:

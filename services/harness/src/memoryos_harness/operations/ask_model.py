@@ -83,6 +83,7 @@ def _input(run: TaskRun, asking: AskModel, skills: tuple[Skill, ...]) -> JsonVal
         "purpose": str(asking.purpose),
         "model": run.claim.agent.model,
         "tools": [skill.name for skill in skills] if asking.purpose is Purpose.ACT else [],
+        "repeatable": [skill.name for skill in skills if skill.repeatable] if asking.purpose is Purpose.ACT else [],
         "messages": len(conversation(run.claim.agent, run.history, run.claim.question, run.steps)) + bool(say),
     }
     return {**given, "say": say} if say else given
