@@ -103,7 +103,7 @@ def preset_of(agent: Agent, skill: str) -> OnFailure:
 
 def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
     skill = skill_asked_for(steps, request)
-    equal = [step for step in _ended_calls(steps) if _is_same(step, request, skill)]
+    equal = _equal_calls(steps, request, skill)
     failures = _equal_failures(equal)
     told = bool(equal) and is_stopped(equal[-1])
     if told:
@@ -114,7 +114,7 @@ def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
     before = _failed_just_before(steps, request, skill)
     if before is None:
         return CallTool(request, Try(skill=skill))
-    because = Because.RETRY if _is_same(before, request, skill) else Because.OTHER_ARGUMENTS
+    because = Because.RETRY if _equal_calls([before], request, skill) else Because.OTHER_ARGUMENTS
     number = try_number(before) + 1
     return CallTool(request, Try(skill=skill, number=number, because=because, of=before.sequence))
 
@@ -127,7 +127,7 @@ def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, ma
     if code in CERTAIN:
         offered = tools_of(_asking(steps, request))
         for other in preset.other_skills:
-            equal = [step for step in _ended_calls(steps) if _is_same(step, request, other)]
+            equal = _equal_calls(steps, request, other)
             if other in offered and other not in tried and not _may_be_done(equal):
                 return CallTool(request, _again(last, Because.OTHER_SKILL, other, 0.0))
     message = told_message(last.output)
@@ -212,13 +212,19 @@ def _way(step: Step) -> tuple[str, str]:
     return _outcome(step), code_of(step)
 
 
-def _is_same(step: Step, request: ToolRequest, skill: str) -> bool:
-    """Tell whether a step calls the same skill with the same arguments, however these are written."""
-    made = as_object(step.input)
-    same_target = skill_of(step) == skill if skill else not skill_of(step) and made["name"] == request.name
-    if not same_target or made["arguments"] == request.arguments:
-        return same_target
-    return _canonical(str(made["arguments"])) == _canonical(request.arguments)
+def _equal_calls(steps: Sequence[Step], request: ToolRequest, skill: str) -> list[Step]:
+    """Give the ended calls of the same skill with the same arguments, however these are written."""
+    wanted = _canonical(request.arguments)
+    found = []
+    for step in _ended_calls(steps):
+        made = as_object(step.input)
+        same_target = skill_of(step) == skill if skill else not skill_of(step) and made["name"] == request.name
+        if not same_target:
+            continue
+        arguments = str(made["arguments"])
+        if arguments == request.arguments or _canonical(arguments) == wanted:
+            found.append(step)
+    return found
 
 
 def _canonical(arguments: str) -> bytes | str:

@@ -10,6 +10,7 @@ count of that request; the larger of the two counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +34,7 @@ FRAME_TOKENS: Final = 6
 KEPT_SHARE: Final = 0.7
 """Pages are put away until so much of the window is left full: not one at every step."""
 CONTEXT_EXCEEDED: Final = "model_context_exceeded"
-_WIDE_FROM: Final = 0x0530
+_WIDE: Final = re.compile("[\u0530-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Window:
 
 def estimate_tokens(text: str) -> int:
     """Give about how many tokens a text is to a model."""
-    wide = sum(1 for character in text if ord(character) >= _WIDE_FROM)
+    wide = len(_WIDE.findall(text))
     return -(-len(text.encode("utf-8", "replace")) // (3 if wide * 2 >= len(text) > 0 else 4))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from memoryos_core.canonical import JsonValue, canonical_json
 from memoryos_core.crashpoints import crash_point
-from memoryos_models.ports import ChatReply, ChatRequest
+from memoryos_models.ports import ChatMessage, ChatReply, ChatRequest
 
 from memoryos_harness.domain.actions import AskModel, Purpose
 from memoryos_harness.domain.agents import DEFAULT_MODEL
@@ -39,18 +39,19 @@ async def ask_model(run: TaskRun, *, asking: AskModel | None = None, started: St
     """
     lease = run.claim.lease
     skills = await _thinkable(run, asking.purpose if asking else purpose_of(_given(started)))
+    shown = conversation(run.claim.agent, run.history, run.claim.question, run.steps)
     if started is None:
         assert asking is not None
         crash_point("harness.step.before_journal")
         target = run.claim.agent.model
         step = await run.ports.journal.begin(
-            lease, kind=StepKind.MODEL_CALL, target=target, given=_input(run, asking, skills)
+            lease, kind=StepKind.MODEL_CALL, target=target, given=_input(run, asking, skills, len(shown))
         )
     else:
         step = await run.ports.journal.resume(lease, started)
     run.started(step)
     crash_point("harness.step.after_started")
-    reply = await complete_chat(run, step, _request(run, step, skills))
+    reply = await complete_chat(run, step, _request(run, step, skills, shown))
     if reply is None:
         return
     crash_point("harness.step.after_effect")
@@ -75,7 +76,7 @@ async def _thinkable(run: TaskRun, purpose: Purpose) -> tuple[Skill, ...]:
     return await offered_skills(run) if purpose in (Purpose.ACT, Purpose.PLAN) else ()
 
 
-def _input(run: TaskRun, asking: AskModel, skills: tuple[Skill, ...]) -> JsonValue:
+def _input(run: TaskRun, asking: AskModel, skills: tuple[Skill, ...], shown: int) -> JsonValue:
     say = asking.say
     if asking.purpose is Purpose.PLAN:
         say = f"{say}\n\n{listed_for_plan(skills)}"
@@ -84,14 +85,13 @@ def _input(run: TaskRun, asking: AskModel, skills: tuple[Skill, ...]) -> JsonVal
         "model": run.claim.agent.model,
         "tools": [skill.name for skill in skills] if asking.purpose is Purpose.ACT else [],
         "repeatable": [skill.name for skill in skills if skill.repeatable] if asking.purpose is Purpose.ACT else [],
-        "messages": len(conversation(run.claim.agent, run.history, run.claim.question, run.steps)) + bool(say),
+        "messages": shown + bool(say),
     }
     return {**given, "say": say} if say else given
 
 
-def _request(run: TaskRun, step: Step, skills: tuple[Skill, ...]) -> ChatRequest:
+def _request(run: TaskRun, step: Step, skills: tuple[Skill, ...], shown: tuple[ChatMessage, ...]) -> ChatRequest:
     agent = run.claim.agent
-    shown = conversation(agent, run.history, run.claim.question, run.steps)
     tools = tool_specs(skills, tools_of(step))
     schema = reply_schema(agent, purpose_of(step))
     # Endpoints take a schema or tools; and those that take one take that of an object.
