@@ -15,6 +15,7 @@ from .tutorials import Block, Reader, as_said, blocks_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "tutorials").glob("*.md"))
+DEMO = Path(__file__).parents[3] / "deploy" / "demo"
 
 
 @pytest.mark.asyncio
@@ -26,7 +27,7 @@ async def test_a_tutorial_runs_as_it_stands(
     monkeypatch.setenv("PATH", path)
     monkeypatch.setenv("MEMORYOS_DATA", str(deployment.data))
     monkeypatch.chdir(tmp_path)
-    reader = Reader({**deployment.environ, "PATH": path}, tmp_path)
+    reader = Reader({**deployment.environ, "PATH": path, "DEMO": str(DEMO)}, tmp_path)
     blocks = blocks_of(page)
     assert len(blocks) > 5
     try:
