@@ -81,6 +81,7 @@ check: setup ## Format, lint, types, import contracts, protos, policies, referen
 	cd proto && ../$(BIN)/buf lint && ../$(BIN)/buf format --diff --exit-code
 	scripts/check_protos.sh
 	$(BIN)/mos policy check --skills deploy/demo/skills
+	$(BIN)/mos agent lint deploy/demo/agents --skills deploy/demo/skills
 	.tools/bin/opa check --strict services/policy/bundle services/policy/authz tests/cases/policy
 	.tools/bin/opa test services/policy/bundle services/policy/authz tests/cases/policy
 	$(BIN)/python scripts/generate_reference.py --check

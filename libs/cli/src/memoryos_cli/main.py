@@ -34,6 +34,7 @@ GROUPS: Final = {
     "calls": ("calls",),
     "session": ("session",),
     "task": ("task",),
+    "agent": ("agent",),
     "review": ("review",),
     "decision": ("decision",),
     "policy": ("policy",),

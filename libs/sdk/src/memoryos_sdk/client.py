@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Self
 
 import grpc
-from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc, tokens_pb2_grpc
+from memoryos.harness.v1 import agents_pb2_grpc, sessions_pb2_grpc, tasks_pb2_grpc, tokens_pb2_grpc
 from memoryos.jobs.v1 import jobs_pb2_grpc
 from memoryos.memoryfs.v1 import memoryfs_pb2_grpc
 from memoryos.policy.v1 import policy_pb2_grpc, reviews_pb2_grpc
 from memoryos.toolgateway.v1 import tool_gateway_pb2_grpc
 
+from memoryos_sdk.agents import Agents
 from memoryos_sdk.decisions import Decisions
 from memoryos_sdk.index import Index
 from memoryos_sdk.invocation import RETRY, TIMEOUT_S, Channels, Invocation, Retry, TokenSource
@@ -107,6 +108,11 @@ class Client:
     def tasks(self) -> Tasks:
         """Durable agent tasks."""
         return Tasks(tasks_pb2_grpc.TasksStub(self._channels.get(self._addresses.harness)), self._invocation)
+
+    @cached_property
+    def agents(self) -> Agents:
+        """Agents, and who gets which version."""
+        return Agents(agents_pb2_grpc.AgentsStub(self._channels.get(self._addresses.harness)), self._invocation)
 
     @cached_property
     def sessions(self) -> Sessions:

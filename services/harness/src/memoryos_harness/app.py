@@ -8,7 +8,7 @@ import secrets
 from contextlib import AsyncExitStack
 
 from memoryos.erasure.v1 import erasure_pb2_grpc
-from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc, tokens_pb2_grpc
+from memoryos.harness.v1 import agents_pb2_grpc, sessions_pb2_grpc, tasks_pb2_grpc, tokens_pb2_grpc
 from memoryos_core.config import Config, ConfigError
 from memoryos_core.keys import KeySet, PrivateKey
 from memoryos_core.sections import IdentitySection, PeersSection
@@ -45,6 +45,7 @@ from memoryos_harness.config import HarnessSection
 from memoryos_harness.operations.run_task import run_task
 from memoryos_harness.operations.sweep_tasks import SweepSettings, sweep_until
 from memoryos_harness.operations.task_run import RunPorts, RunSettings
+from memoryos_harness.servicers.agents import AgentsServicer
 from memoryos_harness.servicers.sessions import SessionsServicer
 from memoryos_harness.servicers.tasks import TasksServicer
 from memoryos_harness.servicers.tokens import TokensServicer
@@ -78,6 +79,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
                 ),
                 (tasks_pb2_grpc.add_TasksServicer_to_server, TasksServicer(tasks, agents, news, keys)),
                 (tokens_pb2_grpc.add_TokensServicer_to_server, _tokens(ground, agents)),
+                (agents_pb2_grpc.add_AgentsServicer_to_server, AgentsServicer(agents)),
                 (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, holdings_of(sealed))),
             ]
         )

@@ -115,6 +115,7 @@ class NewTask:
     traceparent: str
     limits: Limits | None = None
     """What it may use up, where that is less than the agent's file says."""
+    agent_label: str = ""
     parent_task_id: str = ""
     depth: int = 0
     priority: int | None = None  # its parent's, or 0
@@ -484,13 +485,6 @@ class RevocationStore(Protocol):
 
     async def list_newest(self, scope: Scope) -> tuple[Revocation, ...]:
         """Give the newest revocations."""
-
-
-class AgentCatalog(Protocol):
-    """The agent files."""
-
-    def find(self, name: str) -> Agent:
-        """Give the agent of that name as its file says now, or raise AgentNotFound."""
 
 
 class PageKeys(Protocol):

@@ -45,10 +45,10 @@ LIMIT %(limit)s
 
 -- name: insert_task
 INSERT INTO harness.tasks
-    (tenant, id, user_id, agent_chain, session_id, question_sequence, agent, agent_version,
+    (tenant, id, user_id, agent_chain, session_id, question_sequence, agent, agent_version, agent_label,
      sealed_agent, sealed_grant, sealed_input, deadline_time, traceparent, event_count, parent_task_id, depth, priority)
 VALUES (core.tenant(), %(id)s, core.user_name(), %(agent_chain)s, %(session_id)s, %(question_sequence)s, %(agent)s,
-    %(agent_version)s, %(sealed_agent)s, %(sealed_grant)s, %(sealed_input)s,
+    %(agent_version)s, %(agent_label)s, %(sealed_agent)s, %(sealed_grant)s, %(sealed_input)s,
     clock_timestamp() + make_interval(secs => %(seconds)s), %(traceparent)s, 1, %(parent_task_id)s, %(depth)s,
     COALESCE(%(priority)s, (
         SELECT parent.priority

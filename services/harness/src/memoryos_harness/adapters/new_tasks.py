@@ -39,6 +39,7 @@ async def insert_task(tx: Tx, sealed: SealedColumns, scope: Scope, task: NewTask
         "question_sequence": place.question_sequence,
         "agent": task.agent.name,
         "agent_version": task.agent.version,
+        "agent_label": task.agent_label,
         "sealed_agent": await sealed.seal_json(tx, scope, "tasks.agent", task_id, pinned.definition()),
         "sealed_grant": await sealed.seal_json(tx, scope, "tasks.grant", task_id, grant_to_json(grant)),
         "sealed_input": await sealed.seal_text(tx, scope, "tasks.input", task_id, task.input),

@@ -11,10 +11,11 @@ from memoryos_core.clock import Clock
 from memoryos_core.errors import InvalidField, NotAllowed, TokenExpired
 from memoryos_core.tokens import Identity, narrow
 
+from memoryos_harness.agent_ports import AgentCatalog
 from memoryos_harness.domain.agents import NAME_PATTERN
 from memoryos_harness.domain.grants import AUDIENCE, TOKEN_TTL_S
 from memoryos_harness.errors import AgentNotFound
-from memoryos_harness.ports import AgentCatalog, IssuedToken, TokenIssuer
+from memoryos_harness.ports import IssuedToken, TokenIssuer
 
 _NAME: Final = re.compile(NAME_PATTERN.removesuffix("$"))
 
@@ -68,7 +69,7 @@ def _may_start(agents: AgentCatalog, caller: Identity, wanted: str) -> None:
     if not caller.chain:
         return
     try:
-        acting = agents.find(caller.chain[-1])
+        acting = agents.find(caller.chain[-1], caller).agent
     except AgentNotFound:
         return  # an agent of another process: what it may do is in its token
     if wanted not in acting.agents:

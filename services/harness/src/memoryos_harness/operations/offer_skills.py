@@ -41,7 +41,10 @@ def _offered_children(run: TaskRun) -> tuple[Skill, ...]:
     found: list[Skill] = []
     for name in agent.agents if may_start(agent, run.steps) else ():
         with suppress(AgentNotFound):
-            described = run.ports.agents.find(name).description or f"Lets the agent {name} do a task."
+            described = (
+                run.ports.agents.find(name, run.claim.grant[-1].identity).agent.description
+                or f"Lets the agent {name} do a task."
+            )
             found.append(Skill(name=child_skill(name), description=described, parameters=PARAMETERS))
     return tuple(found)
 

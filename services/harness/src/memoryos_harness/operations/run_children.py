@@ -12,7 +12,6 @@ from memoryos_telemetry.names import EXECUTE_TOOL, GEN_AI_AGENT, GEN_AI_OPERATIO
 from memoryos_telemetry.telemetry import tracer
 
 from memoryos_harness.domain.actions import ToolRequest
-from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.children import (
     child_input,
     child_limits,
@@ -26,6 +25,7 @@ from memoryos_harness.domain.grants import narrowed
 from memoryos_harness.domain.journal import LIMIT_SECONDS, LIMIT_TOKENS
 from memoryos_harness.domain.journal_forms import skill_asked_for
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind
+from memoryos_harness.domain.releases import KnownAgent
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.errors import AgentNotFound
 from memoryos_harness.operations.task_run import TaskDies, TaskRun
@@ -36,7 +36,7 @@ NOT_REACHED = "The sub-agent asks for memory that this task does not reach; it w
 NO_MORE = "No further sub-agent can be started in this task."
 NOT_THERE = "There is no sub-agent of this name."
 
-Chosen = tuple[ToolRequest, Agent, str]
+Chosen = tuple[ToolRequest, KnownAgent, str]
 """A call, the sub-agent that it means, and what that is to do."""
 
 
@@ -81,19 +81,20 @@ async def join_children(run: TaskRun) -> bool:
     return True
 
 
-def _choose(run: TaskRun, request: ToolRequest) -> tuple[Agent, str] | CallOutcome:
+def _choose(run: TaskRun, request: ToolRequest) -> tuple[KnownAgent, str] | CallOutcome:
     claim = run.claim
     task = task_of(request)
     if isinstance(task, CallOutcome):
         return task
     try:
-        agent = run.ports.agents.find(child_of(claim.agent, skill_asked_for(run.steps, request)))
-        narrowed(claim.grant[-1].identity, agent, session_id=claim.session_id, task_id=claim.lease.task_id)
+        identity = claim.grant[-1].identity
+        known = run.ports.agents.find(child_of(claim.agent, skill_asked_for(run.steps, request)), identity)
+        narrowed(identity, known.agent, session_id=claim.session_id, task_id=claim.lease.task_id)
     except AgentNotFound:
         return CallOutcome(kind=CallOutcomeKind.INVALID, message=NOT_THERE)
     except (NotAllowed, PathInvalid):
         return _refusal(NOT_REACHED)
-    return agent, task
+    return known, task
 
 
 def _refusal(message: str) -> CallOutcome:
@@ -104,7 +105,8 @@ def _tasks(run: TaskRun, chosen: Sequence[Chosen]) -> dict[int, NewTask]:
     """Give the tasks of the sub-agents, each within its share and with a span that its own trace hangs on."""
     claim = run.claim
     made: dict[int, NewTask] = {}
-    for request, agent, text in chosen:
+    for request, known, text in chosen:
+        agent = known.agent
         limits = child_limits(
             claim.agent.limits, run.used, agent.limits, seconds_left=run.seconds_left, among=len(chosen)
         )
@@ -115,6 +117,7 @@ def _tasks(run: TaskRun, chosen: Sequence[Chosen]) -> dict[int, NewTask]:
         made[request.index] = NewTask(
             session_id=claim.session_id,
             agent=agent,
+            agent_label=known.label,
             grant=claim.grant,
             input=text,
             traceparent=_traceparent(run, agent.name),

@@ -9,10 +9,11 @@ from memoryos_core.scope import Scope
 from memoryos_core.tokens import Identity
 from memoryos_telemetry.context import current_traceparent
 
+from memoryos_harness.agent_ports import AgentCatalog
 from memoryos_harness.domain.agents import Limits
 from memoryos_harness.domain.grants import granted, narrowed
 from memoryos_harness.domain.tasks import Task
-from memoryos_harness.ports import AgentCatalog, NewTask, Request, TaskStore
+from memoryos_harness.ports import NewTask, Request, TaskStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +50,13 @@ async def submit_task(
 ) -> Task:
     """Give a kept task that some worker will run, whatever dies meanwhile.
 
-    The agent is pinned as its file says now. Raises AgentNotFound,
+    The agent is pinned as its file says now, in the version released to the caller. Raises AgentNotFound,
     SessionNotFound for a session that is not the caller's, and NotAllowed when
     the agent asks for paths that the caller's token does not reach. What is
     wished for narrows the agent's limits, and never widens them.
     """
-    agent = agents.find(agent_name)
+    known = agents.find(agent_name, identity)
+    agent = known.agent
     narrowed(identity, agent, session_id=session_id, task_id="")  # refuses here what no token could be minted for
     task = NewTask(
         session_id=session_id,
@@ -63,6 +65,7 @@ async def submit_task(
         input=text,
         traceparent=current_traceparent(),
         limits=wish.narrowing(agent.limits),
+        agent_label=known.label,
         priority=wish.priority,
     )
     return await store.submit(Scope.of(identity), task, request)

@@ -12,13 +12,13 @@ from typing import Final, TypeVar
 from memoryos_core.clock import Clock
 from memoryos_models.ports import ChatModel
 
+from memoryos_harness.agent_ports import AgentCatalog
 from memoryos_harness.domain.actions import Try
 from memoryos_harness.domain.sessions import Message
 from memoryos_harness.domain.states import StepState
 from memoryos_harness.domain.tasks import Counters, Step, StepResult
 from memoryos_harness.errors import CancelRequested
 from memoryos_harness.ports import (
-    AgentCatalog,
     ChildTasks,
     Claim,
     MemoryBindings,

@@ -10,6 +10,7 @@ import grpc
 from memoryos.harness.v1 import tasks_pb2, tasks_pb2_grpc
 from memoryos_grpc import caller, scope
 
+from memoryos_harness.agent_ports import AgentCatalog
 from memoryos_harness.operations.cancel_task import cancel_task
 from memoryos_harness.operations.get_task import get_task
 from memoryos_harness.operations.list_steps import list_steps
@@ -19,7 +20,7 @@ from memoryos_harness.operations.resume_task import resume_task
 from memoryos_harness.operations.retry_task import retry_task
 from memoryos_harness.operations.submit_task import submit_task
 from memoryos_harness.operations.watch_task import watch_task
-from memoryos_harness.ports import AgentCatalog, PageKeys, TaskNews, TaskStore
+from memoryos_harness.ports import PageKeys, TaskNews, TaskStore
 from memoryos_harness.servicers.messages import event_message, step_message, task_message
 from memoryos_harness.servicers.requests import SequencePages, TaskPages, request_key, task_filter, wish_of
 

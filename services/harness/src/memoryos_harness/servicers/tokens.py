@@ -11,10 +11,11 @@ from memoryos_core.canonical import canonical_json
 from memoryos_core.clock import Clock
 from memoryos_grpc import caller, scope
 
+from memoryos_harness.agent_ports import AgentCatalog
 from memoryos_harness.domain.revocations import Revocation
 from memoryos_harness.operations.exchange_token import WantedToken, exchange_token
 from memoryos_harness.operations.revoke_access import list_revocations, restore_access, revoke_access
-from memoryos_harness.ports import AgentCatalog, RevocationStore, TokenIssuer
+from memoryos_harness.ports import RevocationStore, TokenIssuer
 from memoryos_harness.servicers.requests import request_key
 
 _SERVICE: Final = "memoryos.harness.v1.Tokens"

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from memoryos.type.v1 import field_pb2 as memoryos_dot_type_dot_v1_dot_field__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n memoryos/harness/v1/agents.proto\x12\x13memoryos.harness.v1\x1a\x1cmemoryos/type/v1/field.proto\"g\n\x0c\x41gentRelease\x12\x15\n\x05label\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07version\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x0f\n\x07percent\x18\x03 \x01(\x05\x12\x16\n\x06groups\x18\x04 \x03(\tB\x06\xd2\xbf\x18\x02\x08\x01\"\xc0\x01\n\x05\x41gent\x12\x14\n\x04name\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1b\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x15\n\x05label\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07version\x18\x04 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1f\n\x0f\x64\x65\x66inition_json\x18\x05 \x01(\x0c\x42\x06\xd2\xbf\x18\x02\x08\x01\x12\x33\n\x08releases\x18\x06 \x03(\x0b\x32!.memoryos.harness.v1.AgentRelease\"\x13\n\x11ListAgentsRequest\"@\n\x12ListAgentsResponse\x12*\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x1a.memoryos.harness.v1.Agent\"-\n\x0fGetAgentRequest\x12\x1a\n\x04name\x18\x01 \x01(\tB\x0c\xd2\xbf\x18\x08\x08\x01\x10\x01\x18@@\x05\"=\n\x10GetAgentResponse\x12)\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1a.memoryos.harness.v1.Agent2\xc0\x01\n\x06\x41gents\x12]\n\nListAgents\x12&.memoryos.harness.v1.ListAgentsRequest\x1a\'.memoryos.harness.v1.ListAgentsResponse\x12W\n\x08GetAgent\x12$.memoryos.harness.v1.GetAgentRequest\x1a%.memoryos.harness.v1.GetAgentResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n memoryos/harness/v1/agents.proto\x12\x13memoryos.harness.v1\x1a\x1cmemoryos/type/v1/field.proto\"g\n\x0c\x41gentRelease\x12\x15\n\x05label\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07version\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x0f\n\x07percent\x18\x03 \x01(\x05\x12\x16\n\x06groups\x18\x04 \x03(\tB\x06\xd2\xbf\x18\x02\x08\x01\"\xc0\x01\n\x05\x41gent\x12\x14\n\x04name\x18\x01 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1b\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x15\n\x05label\x18\x03 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x17\n\x07version\x18\x04 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\x12\x1f\n\x0f\x64\x65\x66inition_json\x18\x05 \x01(\x0c\x42\x06\xd2\xbf\x18\x02\x08\x01\x12\x33\n\x08releases\x18\x06 \x03(\x0b\x32!.memoryos.harness.v1.AgentRelease\"\x13\n\x11ListAgentsRequest\"]\n\x12ListAgentsResponse\x12*\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x1a.memoryos.harness.v1.Agent\x12\x1b\n\x0b\x66iles_fault\x18\x02 \x01(\tB\x06\xd2\xbf\x18\x02\x08\x01\"-\n\x0fGetAgentRequest\x12\x1a\n\x04name\x18\x01 \x01(\tB\x0c\xd2\xbf\x18\x08\x08\x01\x10\x01\x18@@\x05\"=\n\x10GetAgentResponse\x12)\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1a.memoryos.harness.v1.Agent2\xc0\x01\n\x06\x41gents\x12]\n\nListAgents\x12&.memoryos.harness.v1.ListAgentsRequest\x1a\'.memoryos.harness.v1.ListAgentsResponse\x12W\n\x08GetAgent\x12$.memoryos.harness.v1.GetAgentRequest\x1a%.memoryos.harness.v1.GetAgentResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,6 +48,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AGENT'].fields_by_name['version']._serialized_options = b'\322\277\030\002\010\001'
   _globals['_AGENT'].fields_by_name['definition_json']._loaded_options = None
   _globals['_AGENT'].fields_by_name['definition_json']._serialized_options = b'\322\277\030\002\010\001'
+  _globals['_LISTAGENTSRESPONSE'].fields_by_name['files_fault']._loaded_options = None
+  _globals['_LISTAGENTSRESPONSE'].fields_by_name['files_fault']._serialized_options = b'\322\277\030\002\010\001'
   _globals['_GETAGENTREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_GETAGENTREQUEST'].fields_by_name['name']._serialized_options = b'\322\277\030\010\010\001\020\001\030@@\005'
   _globals['_AGENTRELEASE']._serialized_start=87
@@ -57,11 +59,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTAGENTSREQUEST']._serialized_start=387
   _globals['_LISTAGENTSREQUEST']._serialized_end=406
   _globals['_LISTAGENTSRESPONSE']._serialized_start=408
-  _globals['_LISTAGENTSRESPONSE']._serialized_end=472
-  _globals['_GETAGENTREQUEST']._serialized_start=474
-  _globals['_GETAGENTREQUEST']._serialized_end=519
-  _globals['_GETAGENTRESPONSE']._serialized_start=521
-  _globals['_GETAGENTRESPONSE']._serialized_end=582
-  _globals['_AGENTS']._serialized_start=585
-  _globals['_AGENTS']._serialized_end=777
+  _globals['_LISTAGENTSRESPONSE']._serialized_end=501
+  _globals['_GETAGENTREQUEST']._serialized_start=503
+  _globals['_GETAGENTREQUEST']._serialized_end=548
+  _globals['_GETAGENTRESPONSE']._serialized_start=550
+  _globals['_GETAGENTRESPONSE']._serialized_end=611
+  _globals['_AGENTS']._serialized_start=614
+  _globals['_AGENTS']._serialized_end=806
 # @@protoc_insertion_point(module_scope)

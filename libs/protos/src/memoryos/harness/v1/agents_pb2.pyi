@@ -122,6 +122,9 @@ class ListAgentsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     AGENTS_FIELD_NUMBER: _builtins.int
+    FILES_FAULT_FIELD_NUMBER: _builtins.int
+    files_fault: _builtins.str
+    """What is wrong with the files as they are now; the last good ones stand. Empty when nothing is."""
     @_builtins.property
     def agents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Agent]:
         """The agents by name."""
@@ -130,10 +133,11 @@ class ListAgentsResponse(_message.Message):
         self,
         *,
         agents: _abc.Iterable[Global___Agent] | None = ...,
+        files_fault: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "files_fault", b"files_fault"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
