@@ -188,6 +188,9 @@ async def test_a_dead_task_is_tried_again_and_goes_on_where_it_stood(world) -> N
     assert ended.state == S.TASK_STATE_SUCCEEDED
     assert (await user.steps(task.id))[: len(done)] == done
     assert world.tools.effects == {"mes.takt": 1}
+    seen = await states_of(user, task.id)
+    assert S.TASK_STATE_DEAD in seen[:-1], "whoever follows it sees the first end, and what came after"
+    assert seen[-1] == S.TASK_STATE_SUCCEEDED
 
 
 async def test_a_task_out_of_time_gets_all_of_it_again(world) -> None:

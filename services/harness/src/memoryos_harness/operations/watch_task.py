@@ -27,7 +27,7 @@ class SeenEvent:
 async def watch_task(
     store: TaskStore, news: TaskNews, scope: Scope, task_id: str, *, after_sequence: int
 ) -> AsyncGenerator[SeenEvent, None]:
-    """Give every event of the caller's task after a place, in order, and end with the terminal one.
+    """Give every event of the caller's task after a place, in order, and end with the last terminal one.
 
     Raises TaskNotFound at once. A watcher that comes back with the sequence it
     saw last misses nothing and sees nothing twice.
@@ -39,14 +39,13 @@ async def watch_task(
         events = await store.events(scope, task_id, after_sequence=seen, limit=EVENTS_PAGE)
         wanted = [event.step_id for event in events if event.step_id]
         steps = await store.get_steps(scope, task_id, wanted) if wanted else {}
-        last = next((n for n, event in enumerate(events) if event.state in ENDED), None)
-        if last is not None:
-            events = events[: last + 1]
+        more = len(events) == EVENTS_PAGE
         return FeedPage(
             [SeenEvent(event, steps.get(event.step_id)) for event in events],
             events[-1].sequence if events else seen,
-            more=len(events) == EVENTS_PAGE,
-            ended=last is not None or (ended and not events),
+            more=more,
+            # An end that a person had tried again since is an event like others.
+            ended=ended and not more and (not events or events[-1].state in ENDED),
         )
 
     async with news.of(scope.tenant, task_id) as signal:
