@@ -13,6 +13,7 @@ from memoryos_harness.adapters.postgres_presence import PostgresPresence
 from memoryos_harness.adapters.postgres_sessions import PostgresSessions
 from memoryos_harness.adapters.postgres_tasks import PostgresTasks
 from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.adapters.task_rows import Waking
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.grants import granted
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
@@ -27,6 +28,7 @@ from memoryos_testing.postgres import admin_execute
 from .world import eventually
 
 IDS = UlidSource()
+WAKING = Waking(quiet_s=5, slots=64)
 ME = scope_of(user="u42", roles=("user",))
 GRANT = granted(Identity(tenant="acme", user="u42", roles=frozenset({"user"})))
 AGENT = Agent(name="a", instructions="i")
@@ -41,9 +43,9 @@ class Stores:
     def __init__(self, database, keyring) -> None:
         sealed, once = SealedColumns(keyring), Idempotency(keyring)
         self.sessions = PostgresSessions(database, sealed, once, IDS)
-        self.tasks = PostgresTasks(database, sealed, once, IDS, quiet_s=5)
-        self.journal = PostgresJournal(database, sealed, IDS, quiet_s=5)
-        self.due = PostgresDue(database)
+        self.tasks = PostgresTasks(database, sealed, once, IDS, waking=WAKING)
+        self.journal = PostgresJournal(database, sealed, IDS, waking=WAKING)
+        self.due = PostgresDue(database, slots=64)
 
     async def submitted(self) -> str:
         session = await self.sessions.create(ME, request())
@@ -208,7 +210,7 @@ async def test_waiting_for_a_person_costs_no_time_and_its_deadline_is_absolute_e
 
 
 async def test_two_sweepers_wake_each_task_once(stores, database) -> None:
-    ids = [await stores.submitted() for _ in range(20)]
+    ids = [await stores.submitted() for _ in range(8)]  # as many as are woken for at once
     await admin_execute(database, "UPDATE harness.due_tasks SET quiet_until = '-infinity'")
     await admin_execute(database, "DELETE FROM harness_queue.procrastinate_jobs")
     woken = await asyncio.gather(*(stores.due.wake_due(limit=500, quiet_s=60) for _ in range(4)))

@@ -40,10 +40,11 @@ from memoryos_harness.adapters.postgres_sessions import PostgresSessions
 from memoryos_harness.adapters.postgres_tasks import PostgresTasks
 from memoryos_harness.adapters.procrastinate_queue import ProcrastinateWakeUps
 from memoryos_harness.adapters.sealed_columns import SealedColumns
+from memoryos_harness.adapters.task_rows import Waking
 from memoryos_harness.adapters.task_tokens import SignedTaskTokens
 from memoryos_harness.config import HarnessSection
 from memoryos_harness.operations.run_task import run_task
-from memoryos_harness.operations.sweep_tasks import SweepSettings, sweep_until
+from memoryos_harness.operations.sweep_tasks import SweepSettings, sweep_until, watch_sweeps
 from memoryos_harness.operations.task_run import RunPorts, RunSettings
 from memoryos_harness.servicers.agents import AgentsServicer
 from memoryos_harness.servicers.sessions import SessionsServicer
@@ -51,6 +52,8 @@ from memoryos_harness.servicers.tasks import TasksServicer
 from memoryos_harness.servicers.tokens import TokensServicer
 
 SERVICE = "harness"
+SWEEPER = "sweeper"
+"""Health of a part: NOT_SERVING while tasks are due and no worker sweeps."""
 WORKER = "harness-worker"
 SECTIONS = (*GROUND_SECTIONS, HarnessSection)
 WORKER_SECTIONS = (*SECTIONS, ModelsSection, PeersSection)
@@ -70,7 +73,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         keys = TenantPageKeys(database, keyring)
         news = PostgresNews(config[PostgresSection].dsn(roles.HARNESS))
         sessions = PostgresSessions(database, sealed, idempotency, ids)
-        tasks = PostgresTasks(database, sealed, idempotency, ids, quiet_s=section.wake_up_grace_s)
+        tasks = PostgresTasks(database, sealed, idempotency, ids, waking=waking_of(section))
         server = ground.server(
             [
                 (
@@ -83,12 +86,21 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
                 (erasure_pb2_grpc.add_ErasureServicer_to_server, ErasureServicer(database, holdings_of(sealed))),
             ]
         )
-        listening = asyncio.create_task(news.listen())
+        due = PostgresDue(database, slots=section.tenant_concurrency)
+
+        async def tell(swept: bool) -> None:
+            await server.set_part_health(SWEEPER, serving=swept)
+
+        beside = [
+            asyncio.create_task(news.listen()),
+            asyncio.create_task(watch_sweeps(due, sweep_settings(section), tell)),
+        ]
         try:
             await server.serve_until(stop)
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
 
 def _tokens(ground: Ground, agents: AgentFiles) -> TokensServicer:
@@ -117,7 +129,9 @@ async def work(config: Config, stop: asyncio.Event) -> None:
 
         presence = PostgresPresence(config[PostgresSection].dsn(roles.HARNESS))
         await stack.enter_async_context(presence.shown(settings.holder))
-        sweeping = asyncio.create_task(sweep_until(PostgresDue(ground.database), sweep_settings(section), stop))
+        sweeping = asyncio.create_task(
+            sweep_until(PostgresDue(ground.database, slots=section.tenant_concurrency), sweep_settings(section), stop)
+        )
         try:
             queue = ProcrastinateWakeUps(config[PostgresSection], section, name=settings.holder)
             await queue.run(on_wake_up, stop)
@@ -144,9 +158,9 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
     sealed = SealedColumns(ground.keyring)
     memory = GrpcMemory(channels.open(peers.memoryfs, "memoryfs"), ids)
     return RunPorts(
-        children=PostgresChildren(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
+        children=PostgresChildren(database, sealed, ids, waking=waking_of(config[HarnessSection])),
         agents=AgentFiles.load(config[HarnessSection].agents_dir),
-        journal=PostgresJournal(database, sealed, ids, quiet_s=config[HarnessSection].wake_up_grace_s),
+        journal=PostgresJournal(database, sealed, ids, waking=waking_of(config[HarnessSection])),
         sessions=PostgresSessions(database, sealed, Idempotency(ground.keyring), ids),
         search=PostgresSearch(database, sealed),
         memory=memory,
@@ -160,6 +174,11 @@ async def _run_ports(ground: Ground, stack: AsyncExitStack) -> RunPorts:
         ),
         clock=clock,
     )
+
+
+def waking_of(section: HarnessSection) -> Waking:
+    """Give how workers are woken."""
+    return Waking(quiet_s=section.wake_up_grace_s, slots=section.tenant_concurrency)
 
 
 def run_settings(section: HarnessSection) -> RunSettings:

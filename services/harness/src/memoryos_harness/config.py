@@ -18,6 +18,9 @@ class HarnessSection(Section):
         default="worker", min_length=1, max_length=64, description="Name of this worker, for people; gives no rights."
     )
     concurrency: int = Field(default=8, ge=1, le=256, description="Tasks that one worker process runs at once.")
+    tenant_concurrency: int = Field(
+        default=64, ge=1, le=10_000, description="Tasks of one tenant that are held at once, over all workers."
+    )
     lease_s: float = Field(
         default=300.0,
         gt=0,

@@ -324,6 +324,9 @@ class DueTasks(Protocol):
         the same time.
         """
 
+    async def unswept_s(self) -> float:
+        """Give for how long a task has been due that nobody was woken for: the sweepers are gone when it grows."""
+
     async def clear_lost_jobs(self, *, silent_s: float) -> int:
         """Drop queue jobs of workers that are gone; give how many. Tasks do not depend on them."""
 

@@ -287,11 +287,91 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task
 SELECT user_id FROM harness.due_tasks WHERE tenant = %(tenant)s AND task_id = %(task_id)s
 
 -- name: set_due
+-- Of a task that is held.
 INSERT INTO harness.due_tasks (tenant, task_id, user_id, due_time, quiet_until, holder)
 VALUES (core.tenant(), %(task_id)s, core.user_name(), clock_timestamp() + make_interval(secs => %(after_s)s),
-    clock_timestamp() + make_interval(secs => %(after_s)s + %(quiet_s)s), %(holder)s)
+    clock_timestamp() + make_interval(secs => %(after_s)s), %(holder)s)
 ON CONFLICT (tenant, task_id) DO UPDATE
-SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until, holder = EXCLUDED.holder
+SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until, holder = EXCLUDED.holder, waits = false
+
+-- name: wake_task
+WITH due AS (
+    INSERT INTO harness.due_tasks AS due (tenant, task_id, user_id, due_time, quiet_until, holder, priority, waits)
+    SELECT core.tenant(), task.id, core.user_name(), clock_timestamp() + make_interval(secs => %(after_s)s::float8),
+        clock_timestamp() + make_interval(secs => %(after_s)s::float8 + %(quiet_s)s::float8), NULL, task.priority,
+        %(after_s)s::float8 <= 0 AND harness.slots_free(task.tenant, task.id, %(slots)s) = 0
+    FROM harness.tasks AS task
+    WHERE task.tenant = core.tenant() AND task.user_id = core.user_name() AND task.id = %(task_id)s
+    ON CONFLICT (tenant, task_id) DO UPDATE
+    SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until, holder = NULL, priority = EXCLUDED.priority,
+        waits = EXCLUDED.waits
+    RETURNING due.tenant, due.task_id, due.waits
+)
+SELECT harness_queue.procrastinate_defer_jobs_v1(ARRAY[ROW(
+    %(queue)s::varchar, %(task_name)s::varchar, 0, NULL::text, NULL::text,
+    jsonb_build_object('tenant', due.tenant, 'task_id', due.task_id),
+    CASE WHEN %(after_s)s::float8 > 0 THEN clock_timestamp() + make_interval(secs => %(after_s)s::float8) END
+)]::harness_queue.procrastinate_job_to_defer_v1[])
+FROM due
+WHERE NOT due.waits
+
+-- name: lock_slots
+-- Claims of one tenant go one after the other: two at once would both see the last slot free.
+SELECT pg_advisory_xact_lock(hashtextextended('memoryos_harness.slots:' || core.tenant(), 0))
+
+-- name: held_by_tenant
+SELECT count(*) FROM (
+    SELECT FROM harness.due_tasks
+    WHERE tenant = core.tenant() AND task_id <> %(task_id)s AND holder IS NOT NULL
+    LIMIT %(slots)s
+) AS held
+
+-- name: wait_for_slot
+UPDATE harness.due_tasks
+SET waits = true
+WHERE tenant = core.tenant() AND task_id = %(task_id)s AND holder IS NULL
+
+-- name: give_slot
+WITH next AS (
+    SELECT task_id
+    FROM harness.due_tasks
+    WHERE tenant = core.tenant() AND waits AND harness.slots_free(core.tenant(), '', %(slots)s) > 0
+    ORDER BY priority DESC, due_time, task_id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+), given AS (
+    UPDATE harness.due_tasks AS due
+    SET waits = false, quiet_until = clock_timestamp() + make_interval(secs => %(quiet_s)s)
+    FROM next
+    WHERE due.tenant = core.tenant() AND due.task_id = next.task_id
+    RETURNING due.tenant, due.task_id
+)
+SELECT harness_queue.procrastinate_defer_jobs_v1(ARRAY[ROW(
+    %(queue)s::varchar, %(task_name)s::varchar, 0, NULL::text, NULL::text,
+    jsonb_build_object('tenant', given.tenant, 'task_id', given.task_id), NULL::timestamptz
+)]::harness_queue.procrastinate_job_to_defer_v1[])
+FROM given
+
+-- name: give_slots
+-- By the sweeper, of all tenants: as many as each has slots free, in the order of priority and age.
+UPDATE harness.due_tasks AS due
+SET waits = false, quiet_until = clock_timestamp() + make_interval(secs => %(quiet_s)s)
+FROM (SELECT DISTINCT tenant FROM harness.due_tasks WHERE waits) AS one
+CROSS JOIN LATERAL (
+    SELECT waiting.tenant, waiting.task_id
+    FROM harness.due_tasks AS waiting
+    WHERE waiting.tenant = one.tenant AND waiting.waits
+    ORDER BY waiting.priority DESC, waiting.due_time, waiting.task_id
+    LIMIT harness.slots_free(one.tenant, '', %(slots)s)
+) AS next
+WHERE due.tenant = next.tenant AND due.task_id = next.task_id AND due.waits
+RETURNING due.tenant, due.task_id
+
+-- name: unswept
+-- Seconds for which the task that nobody was woken for has been due; 0 when there is none.
+SELECT COALESCE(max(extract(epoch FROM clock_timestamp() - GREATEST(due_time, quiet_until))), 0)::float8
+FROM harness.due_tasks
+WHERE NOT waits AND due_time <= clock_timestamp() AND quiet_until <= clock_timestamp()
 
 -- name: clear_due
 DELETE FROM harness.due_tasks WHERE tenant = core.tenant() AND task_id = %(task_id)s
@@ -310,7 +390,7 @@ WHERE holder IS NOT NULL AND pg_try_advisory_xact_lock_shared(harness.presence_k
 WITH due AS (
     SELECT tenant, task_id
     FROM harness.due_tasks
-    WHERE due_time <= clock_timestamp() AND quiet_until <= clock_timestamp()
+    WHERE due_time <= clock_timestamp() AND quiet_until <= clock_timestamp() AND NOT waits
     ORDER BY due_time
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED

@@ -8,7 +8,7 @@ from memoryos_core.scope import Scope
 from memoryos_postgres.transaction import Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, wake
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, wake
 from memoryos_harness.domain.grants import extended, grant_to_json
 from memoryos_harness.domain.states import TaskState
 from memoryos_harness.ports import NewTask
@@ -20,7 +20,7 @@ class TaskPlace:
 
     task_id: str
     question_sequence: int
-    quiet_s: float
+    waking: Waking
 
 
 async def insert_task(tx: Tx, sealed: SealedColumns, scope: Scope, task: NewTask, place: TaskPlace) -> None:
@@ -51,4 +51,4 @@ async def insert_task(tx: Tx, sealed: SealedColumns, scope: Scope, task: NewTask
     }
     tx.defer(QUERIES["insert_task"], values)
     add_event(tx, scope, task_id, 1, TaskState.IDLE)
-    wake(tx, scope, task_id, WakeUp(0.0, place.quiet_s))
+    wake(tx, scope, task_id, WakeUp(0.0, place.waking))

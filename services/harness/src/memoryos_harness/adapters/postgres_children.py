@@ -16,7 +16,7 @@ from memoryos_harness.adapters.new_tasks import TaskPlace, insert_task
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_moves import TaskMoves, scope_of
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, wake
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, wake
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.children import EndedChild, child_result
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
@@ -30,12 +30,12 @@ LOOK_S: Final = 300.0
 class PostgresChildren:
     """See `ChildTasks`."""
 
-    def __init__(self, database: Database, sealed: SealedColumns, ids: IdSource, *, quiet_s: float) -> None:
+    def __init__(self, database: Database, sealed: SealedColumns, ids: IdSource, *, waking: Waking) -> None:
         self._database = database
         self._sealed = sealed
         self._ids = ids
-        self._quiet_s = quiet_s
-        self._moves = TaskMoves(sealed, TaskFamilies(sealed, quiet_s=quiet_s))
+        self._waking = waking
+        self._moves = TaskMoves(sealed, TaskFamilies(sealed, waking=waking))
 
     async def start(self, lease: Lease, starts: Sequence[ChildStart]) -> tuple[Step, ...]:
         """See `ChildTasks.start`."""
@@ -45,7 +45,7 @@ class PostgresChildren:
                 await self._moves.move(
                     tx, lease, TaskState.WAITING_TASK, step_id=steps[-1].id, held=False, parked=True, progress=True
                 )
-                wake(tx, scope_of(lease), lease.task_id, WakeUp(LOOK_S, self._quiet_s))
+                wake(tx, scope_of(lease), lease.task_id, WakeUp(LOOK_S, self._waking))
             await tx.run_deferred()
             crash_point("harness.child.before_commit")
         return tuple(steps)
@@ -85,7 +85,7 @@ class PostgresChildren:
             await self._moves.move(tx, lease, TaskState.WAITING_TASK, held=False, parked=True)
         else:
             await self._moves.release(tx, lease)
-        wake(tx, scope_of(lease), lease.task_id, WakeUp(LOOK_S, self._quiet_s))
+        wake(tx, scope_of(lease), lease.task_id, WakeUp(LOOK_S, self._waking))
 
     async def _start(self, tx: Tx, lease: Lease, start: ChildStart) -> Step:
         """Journal one call: STARTED with its task, or closed with what the model is told."""
@@ -105,7 +105,7 @@ class PostgresChildren:
             },
         )
         if start.task is not None:
-            place = TaskPlace(task_id=child_id, question_sequence=0, quiet_s=self._quiet_s)
+            place = TaskPlace(task_id=child_id, question_sequence=0, waking=self._waking)
             await insert_task(tx, self._sealed, scope, start.task, place)
             record(tx, _started(scope, child_id, start.task))
         if start.refusal is not None:

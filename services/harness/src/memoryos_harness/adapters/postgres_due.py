@@ -10,8 +10,9 @@ from memoryos_harness.adapters.task_rows import JOB, QUERIES, QUEUE
 class PostgresDue:
     """See `DueTasks`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, slots: int) -> None:
         self._database = database
+        self._slots = slots
 
     async def wake_due(self, *, limit: int, quiet_s: float) -> int:
         """See `DueTasks.wake_due`."""
@@ -19,10 +20,16 @@ class PostgresDue:
             await tx.execute(QUERIES["due_of_gone_workers"])
         async with self._database.unscoped() as tx:
             rows = await tx.fetch_all(QUERIES["wake_due"], {"limit": limit, "quiet_s": quiet_s})
+            rows += await tx.fetch_all(QUERIES["give_slots"], {"slots": self._slots, "quiet_s": quiet_s})
             for row in rows:
                 job = {"queue": QUEUE, "task_name": JOB, "after_s": 0.0}
                 tx.defer(QUERIES["defer_job"], {**job, "tenant": row["tenant"], "task_id": row["task_id"]})
             return len(rows)
+
+    async def unswept_s(self) -> float:
+        """See `DueTasks.unswept_s`."""
+        async with self._database.unscoped() as tx:
+            return float(await tx.fetch_value(QUERIES["unswept"], {}))
 
     async def clear_lost_jobs(self, *, silent_s: float) -> int:
         """See `DueTasks.clear_lost_jobs`."""

@@ -14,7 +14,16 @@ from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_moves import TaskMoves, id_columns, scope_of
 from memoryos_harness.adapters.task_rests import RESTS
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, owner_scope, read_step, wake
+from memoryos_harness.adapters.task_rows import (
+    QUERIES,
+    WakeUp,
+    Waking,
+    add_event,
+    give_slot,
+    owner_scope,
+    read_step,
+    wake,
+)
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.grants import grant_from_json
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
@@ -28,14 +37,14 @@ STEPS_MAX = 500
 
 
 class PostgresJournal:
-    """See `TaskJournal`. `quiet_s` is how long the sweeper trusts a wake-up."""
+    """See `TaskJournal`."""
 
-    def __init__(self, database: Database, sealed: SealedColumns, ids: IdSource, *, quiet_s: float) -> None:
+    def __init__(self, database: Database, sealed: SealedColumns, ids: IdSource, *, waking: Waking) -> None:
         self._database = database
         self._sealed = sealed
         self._ids = ids
-        self._quiet_s = quiet_s
-        self._families = TaskFamilies(sealed, quiet_s=quiet_s)
+        self._waking = waking
+        self._families = TaskFamilies(sealed, waking=waking)
         self._moves = TaskMoves(sealed, self._families)
 
     async def claim(self, tenant: str, task_id: str, *, holder: str, lease_s: float) -> Claim | None:
@@ -46,6 +55,8 @@ class PostgresJournal:
             return None
         scope = owner_scope(tenant, user)
         async with self._database.scoped(scope) as tx:
+            if not await self._has_slot(tx, task_id):
+                return None
             row = await tx.fetch_one(QUERIES["claim_task"], {"id": task_id, "holder": holder, "lease_s": lease_s})
             if row is None:
                 tx.defer(RESTS["forget_paused_due"], {"task_id": task_id})
@@ -56,13 +67,23 @@ class PostgresJournal:
             if row["pause_requested"]:
                 await self._rest(tx, lease)
                 return None
-            tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "quiet_s": 0.0, "holder": holder})
+            tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "holder": holder})
+            give_slot(tx, self._waking)  # the place in the queue that it had
             steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
             try:
                 return await self._read_claim(tx, scope, lease, row, steps)
             except SealedKeyUnavailable:
                 await self._end_unreadable(tx, lease, TaskState(row["state"]))
                 return None
+
+    async def _has_slot(self, tx: Tx, task_id: str) -> bool:
+        """Tell whether the tenant may have one more task held; where it may not, the task waits for its turn."""
+        slots = self._waking.slots
+        await tx.fetch_all(QUERIES["lock_slots"])
+        if await tx.fetch_value(QUERIES["held_by_tenant"], {"task_id": task_id, "slots": slots}) < slots:
+            return True
+        tx.defer(QUERIES["wait_for_slot"], {"task_id": task_id})
+        return False
 
     async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
         """See `TaskJournal.heartbeat`."""
@@ -72,7 +93,7 @@ class PostgresJournal:
             )
             if state is None:
                 raise LeaseLost
-            due = {"task_id": lease.task_id, "after_s": lease_s, "quiet_s": 0.0, "holder": lease.holder}
+            due = {"task_id": lease.task_id, "after_s": lease_s, "holder": lease.holder}
             tx.defer(QUERIES["set_due"], due)
             return TaskState(state)
 
@@ -147,7 +168,7 @@ class PostgresJournal:
                     QUERIES["park_step"],
                     {"task_id": lease.task_id, "id": step.id, "epoch": lease.epoch, **id_columns(ids)},
                 )
-            wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._quiet_s))
+            wake(tx, scope, lease.task_id, WakeUp(wake_after_s, self._waking))
 
     async def rest(self, lease: Lease, step: Step | None = None) -> None:
         """See `TaskJournal.rest`."""
@@ -183,7 +204,7 @@ class PostgresJournal:
             await self._moves.move(
                 tx, lease, TaskState.FAILED, held=False, stalled=1, error_code=code, error_message=message
             )
-            wake(tx, scope, lease.task_id, WakeUp(retry_after_s, self._quiet_s))
+            wake(tx, scope, lease.task_id, WakeUp(retry_after_s, self._waking))
             return TaskState.FAILED
 
     async def die(self, lease: Lease, *, code: str, message: str) -> None:
@@ -210,7 +231,7 @@ class PostgresJournal:
         scope = scope_of(lease)
         async with self._database.scoped(scope) as tx:
             await self._moves.release(tx, lease, stalled=int(stalled))
-            wake(tx, scope, lease.task_id, WakeUp(after_s, self._quiet_s))
+            wake(tx, scope, lease.task_id, WakeUp(after_s, self._waking))
 
     async def _rest(self, tx: Tx, lease: Lease, step: Step | None = None) -> None:
         step_id, progress = ("", False) if step is None else (step.id, True)

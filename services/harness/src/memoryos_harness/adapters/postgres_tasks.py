@@ -17,7 +17,7 @@ from memoryos_harness.adapters.new_tasks import TaskPlace, insert_task
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_rests import RESTS, TaskRests
-from memoryos_harness.adapters.task_rows import QUERIES, read_bare_task, read_event, read_step, read_task
+from memoryos_harness.adapters.task_rows import QUERIES, Waking, read_bare_task, read_event, read_step, read_task
 from memoryos_harness.domain.sessions import MessageDraft, MessageRole
 from memoryos_harness.domain.states import ENDED, TaskState
 from memoryos_harness.domain.tasks import Step, Task, TaskEvent, TaskFilter, TaskListPlace, TaskPage
@@ -29,15 +29,15 @@ class PostgresTasks:
     """See `TaskStore`."""
 
     def __init__(
-        self, database: Database, sealed: SealedColumns, idempotency: Idempotency, ids: IdSource, *, quiet_s: float
+        self, database: Database, sealed: SealedColumns, idempotency: Idempotency, ids: IdSource, *, waking: Waking
     ) -> None:
         self._database = database
         self._sealed = sealed
         self._idempotency = idempotency
         self._ids = ids
-        self._quiet_s = quiet_s
-        self._families = TaskFamilies(sealed, quiet_s=quiet_s)
-        self._rests = TaskRests(sealed, quiet_s=quiet_s)
+        self._waking = waking
+        self._families = TaskFamilies(sealed, waking=waking)
+        self._rests = TaskRests(sealed, waking=waking)
 
     async def submit(self, scope: Scope, task: NewTask, request: Request) -> Task:
         """See `TaskStore.submit`."""
@@ -47,7 +47,7 @@ class PostgresTasks:
             if stored is None:
                 question = MessageDraft(role=MessageRole.USER, content=task.input)
                 sequence = await append_messages(tx, self._sealed, self._ids, scope, task.session_id, [question])
-                place = TaskPlace(task_id=task_id, question_sequence=sequence, quiet_s=self._quiet_s)
+                place = TaskPlace(task_id=task_id, question_sequence=sequence, waking=self._waking)
                 await insert_task(tx, self._sealed, scope, task, place)
                 record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())

@@ -11,7 +11,7 @@ from memoryos_core.scope import Scope
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, wake
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, give_slot, wake
 from memoryos_harness.domain.states import StepState, TaskState
 
 NOT_KNOWN = {"outcome": "UNKNOWN", "error": "cancelled"}
@@ -21,9 +21,9 @@ NOT_KNOWN = {"outcome": "UNKNOWN", "error": "cancelled"}
 class TaskFamilies:
     """What the end of one task does to the tasks above and below it, in the transaction of that end."""
 
-    def __init__(self, sealed: SealedColumns, *, quiet_s: float) -> None:
+    def __init__(self, sealed: SealedColumns, *, waking: Waking) -> None:
         self._sealed = sealed
-        self._quiet_s = quiet_s
+        self._waking = waking
 
     async def lock_parent(self, tx: Tx, task_id: str) -> None:
         """Lock the parent's row, if there is one: before the task's own."""
@@ -37,7 +37,11 @@ class TaskFamilies:
         """Wake the parent if it waits and no other child that it waits for goes on. The task has ended before."""
         parent_id = await tx.fetch_value(QUERIES["waiting_parent"], {"id": task_id})
         if parent_id is not None:
-            wake(tx, scope, parent_id, WakeUp(0.0, self._quiet_s))
+            wake(tx, scope, parent_id, WakeUp(0.0, self._waking))
+
+    def give_slot(self, tx: Tx) -> None:
+        """Wake the task of the tenant that waits first for the slot of one that has ended."""
+        give_slot(tx, self._waking)
 
     async def stop_below(self, tx: Tx, scope: Scope, task_id: str, rpc: str) -> bool:
         """Ask everything below a task to stop; True while a worker still holds something of it.

@@ -141,6 +141,7 @@ class TaskMoves:
         )
         record(tx, event)
         await self._families.wake_parent(tx, scope_of(lease), lease.task_id)
+        self._families.give_slot(tx)
 
 
 def scope_of(lease: Lease) -> Scope:

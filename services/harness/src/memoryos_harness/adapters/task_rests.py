@@ -10,7 +10,7 @@ from memoryos_postgres import queries
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, add_event, wake
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, wake
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.states import ENDED, TaskState
 from memoryos_harness.errors import TaskEnded, TaskNotFound, TaskStateForbids
@@ -21,9 +21,9 @@ RESTS: Final = queries.load("memoryos_harness", "rests.sql")
 class TaskRests:
     """Each method is part of the caller's transaction. Locks go from the top of a family to its bottom."""
 
-    def __init__(self, sealed: SealedColumns, *, quiet_s: float) -> None:
+    def __init__(self, sealed: SealedColumns, *, waking: Waking) -> None:
         self._sealed = sealed
-        self._quiet_s = quiet_s
+        self._waking = waking
 
     async def pause(self, tx: Tx, scope: Scope, task_id: str) -> None:
         """Let a task rest, and all below it: at once where nobody holds it, else after the step under way."""
@@ -101,4 +101,4 @@ class TaskRests:
         row = await tx.fetch_one(statement, {"id": task_id, **params})
         assert row is not None
         add_event(tx, scope, task_id, row["event_count"], TaskState.RETRY)
-        wake(tx, scope, task_id, WakeUp(0.0, self._quiet_s))
+        wake(tx, scope, task_id, WakeUp(0.0, self._waking))

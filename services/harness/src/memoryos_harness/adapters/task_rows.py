@@ -20,12 +20,20 @@ JOB = "run_task"
 NEWS_CHANNEL = "memoryos_harness_task"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waking:
+    """How long the sweeper trusts a wake-up before it sends another, and how many tasks a tenant may have held."""
+
+    quiet_s: float
+    slots: int
+
+
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """When to wake a worker, and how long the sweeper trusts that wake-up before it sends another."""
+    """When to wake a worker, and how."""
 
     after_s: float
-    quiet_s: float
+    waking: Waking
 
 
 def owner_scope(tenant: str, user: str) -> Scope:
@@ -47,12 +55,20 @@ def add_event(tx: Tx, scope: Scope, task_id: str, sequence: int, state: TaskStat
 
 
 def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
-    """Set when the task is due and defer the queue job that wakes a worker then, in this transaction."""
-    tx.defer(
-        QUERIES["set_due"], {"task_id": task_id, "after_s": wake_up.after_s, "quiet_s": wake_up.quiet_s, "holder": None}
-    )
-    job = {"queue": QUEUE, "task_name": JOB, "tenant": scope.tenant, "task_id": task_id, "after_s": wake_up.after_s}
-    tx.defer(QUERIES["defer_job"], job)
+    """Set when the task is due and queue the job that wakes a worker then, in this transaction.
+
+    Where its tenant's slots are taken the task waits for one, and no job is
+    queued: so many jobs of one tenant at most stand before those of others.
+    """
+    waking = wake_up.waking
+    job = {"queue": QUEUE, "task_name": JOB, "task_id": task_id, "after_s": wake_up.after_s}
+    tx.defer(QUERIES["wake_task"], {**job, "quiet_s": waking.quiet_s, "slots": waking.slots})
+
+
+def give_slot(tx: Tx, waking: Waking) -> None:
+    """Wake a worker for the task of the tenant that waits first, now that a slot is free."""
+    job = {"queue": QUEUE, "task_name": JOB}
+    tx.defer(QUERIES["give_slot"], {**job, "quiet_s": waking.quiet_s, "slots": waking.slots})
 
 
 async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Task:

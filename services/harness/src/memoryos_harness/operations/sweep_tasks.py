@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,8 @@ from memoryos_core.errors import MemoryOSError
 from memoryos_harness.ports import DueTasks
 
 _LOG: Final = logging.getLogger(__name__)
+LATE_SWEEPS: Final = 10
+"""Sweeps that may fail to come before somebody is told."""
 WAKE_BATCH_MAX: Final = 500
 
 
@@ -33,6 +36,20 @@ async def sweep_tasks(due: DueTasks, settings: SweepSettings) -> int:
     woken = await due.wake_due(limit=WAKE_BATCH_MAX, quiet_s=settings.quiet_s)
     await due.clear_lost_jobs(silent_s=settings.lost_worker_s)
     return woken
+
+
+async def watch_sweeps(due: DueTasks, settings: SweepSettings, tell: Callable[[bool], Awaitable[None]]) -> None:
+    """Say again and again whether tasks that are due are swept, until cancelled; in doubt they are not."""
+    late_s = settings.quiet_s + LATE_SWEEPS * settings.every_s
+    while True:
+        try:
+            swept = await due.unswept_s() < late_s
+        except MemoryOSError:
+            swept = False
+        if not swept:
+            _LOG.warning("tasks are due and nobody wakes a worker for them")
+        await tell(swept)
+        await asyncio.sleep(max(settings.every_s, 1.0))
 
 
 async def sweep_until(due: DueTasks, settings: SweepSettings, stop: asyncio.Event) -> None:
