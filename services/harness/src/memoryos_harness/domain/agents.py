@@ -55,7 +55,12 @@ class Limits(_Strict):
     tokens: int = Field(default=200_000, ge=1, le=10_000_000, description="Tokens in and out of the model.")
     seconds: int = Field(default=900, ge=1, le=86_400, description="Time from submission, waits for reviews aside.")
     calls: int = Field(default=20, ge=0, le=500, description="Tool calls.")
-    attempts: int = Field(default=6, ge=1, le=20, description="Attempts in a row that finish no step.")
+    attempts: int = Field(
+        default=8,
+        ge=1,
+        le=20,
+        description="Attempts in a row that finish no step; with the usual waits eight outlast two minutes of outage.",
+    )
     depth: int = Field(default=2, ge=0, le=8, description="Levels of sub-agents below a submitted task.")
     fan_out: int = Field(default=8, ge=1, le=64, description="Sub-agents that the task starts in all.")
 
