@@ -11,8 +11,15 @@ from typing import Any
 import grpc
 import pytest
 from memoryos.erasure.v1 import erasure_pb2, erasure_pb2_grpc
+from memoryos.harness.v1 import (
+    agents_pb2,
+    agents_pb2_grpc,
+    sessions_pb2_grpc,
+    tasks_pb2_grpc,
+    tokens_pb2,
+    tokens_pb2_grpc,
+)
 from memoryos.harness.v1 import sessions_pb2 as sessions
-from memoryos.harness.v1 import sessions_pb2_grpc, tasks_pb2_grpc
 from memoryos.harness.v1 import tasks_pb2 as tasks
 from memoryos.jobs.v1 import jobs_pb2, jobs_pb2_grpc
 from memoryos.memoryfs.v1 import (
@@ -52,6 +59,8 @@ STUBS = {
     "ToolGateway": ("tool_gateway", tool_gateway_pb2_grpc.ToolGatewayStub),
     "Sessions": ("harness", sessions_pb2_grpc.SessionsStub),
     "Tasks": ("harness", tasks_pb2_grpc.TasksStub),
+    "Agents": ("harness", agents_pb2_grpc.AgentsStub),
+    "Tokens": ("harness", tokens_pb2_grpc.TokensStub),
 }
 
 
@@ -238,6 +247,19 @@ def attempts(owned: dict[str, str]) -> dict[str, Attempt]:
         "Tasks/WatchTask": (tasks.WatchTaskRequest(id=owned["task"]), nobody),
         "Tasks/CancelTask": (tasks.CancelTaskRequest(id=owned["task"], request_id=fresh()), nobody),
         "Tasks/ListSteps": (tasks.ListStepsRequest(task_id=owned["task"]), nobody),
+        "Tasks/ListTasks": (tasks.ListTasksRequest(session_id=owned["session"]), None),
+        "Tasks/PauseTask": (tasks.PauseTaskRequest(id=owned["task"], request_id=fresh()), nobody),
+        "Tasks/ResumeTask": (tasks.ResumeTaskRequest(id=owned["task"], request_id=fresh()), nobody),
+        "Tasks/RetryTask": (tasks.RetryTaskRequest(id=owned["task"], request_id=fresh()), nobody),
+        "Sessions/ListSessions": (sessions.ListSessionsRequest(), None),
+        "Sessions/SearchMessages": (sessions.SearchMessagesRequest(query="refund takt time line A"), None),
+        "Agents/ListAgents": (agents_pb2.ListAgentsRequest(), None),
+        "Agents/GetAgent": (agents_pb2.GetAgentRequest(name="assistant"), None),
+        "Tokens/ExchangeToken": (tokens_pb2.ExchangeTokenRequest(agent="assistant"), None),
+        "Tokens/GetKeys": (tokens_pb2.GetKeysRequest(), None),
+        "Tokens/RevokeAccess": (tokens_pb2.RevokeAccessRequest(subject="user:u-owner", request_id=fresh()), {DENIED}),
+        "Tokens/RestoreAccess": (tokens_pb2.RestoreAccessRequest(subject="user:u-owner", request_id=fresh()), {DENIED}),
+        "Tokens/ListRevocations": (tokens_pb2.ListRevocationsRequest(), {DENIED}),
     }  # fmt: skip
 
 

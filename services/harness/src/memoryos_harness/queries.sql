@@ -193,6 +193,7 @@ SET state = %(state)s,
     lease_epoch = lease_epoch + CASE WHEN %(ended)s THEN 1 ELSE 0 END,
     lease_holder = CASE WHEN NOT %(ended)s THEN lease_holder END,
     lease_expire_time = CASE WHEN NOT %(ended)s THEN lease_expire_time END,
+    deadline_time = deadline_time + COALESCE(clock_timestamp() - park_time, interval '0'),
     park_time = NULL,
     pause_requested = false,
     end_time = CASE WHEN %(ended)s THEN clock_timestamp() END
