@@ -129,7 +129,7 @@ async def test_what_nobody_changed_since_keeps_its_readers_when_its_source_goes_
     source, other = await alice.write("alpha of alice"), await alice.write("beta of alice")
     start = await snapshot(alice)
     made = await merged(agent, source, other, content="of both, by the agent")
-    await alice.update(made, readers=["user:carol"])  # more than its sources have, as its owner wants it
+    await alice.update(made, tags=["kept"])  # by another, so that it stays
     await rollback(alice, start, actor="agent:alice/scribe")  # the sources are active again
     before = plain(await alice.get(made))
     point = await snapshot(alice)
