@@ -8,6 +8,7 @@ pytestmark = pytest.mark.integration
 # Derived indexes and due-queues: they hold ids and take the tenant as an argument (DESIGN §2).
 WITHOUT_ROW_SECURITY = (
     "harness.due_tasks",
+    "harness.sweeps",
     "memoryfs.cold_tokens",
     "memoryfs.index_outbox",
     "memoryfs.item_access",

@@ -100,29 +100,42 @@ async def test_what_rests_or_waits_for_a_person_takes_no_slot(world) -> None:
         assert (await user.ended((await user.submit("hello", "plain")).id, 10)).state == S.TASK_STATE_SUCCEEDED
 
 
-async def test_somebody_is_told_when_nobody_wakes_workers(world) -> None:
+@pytest.mark.parametrize("how", ["Pause", "Cancel"])
+async def test_the_slot_of_a_task_whose_lease_ran_out_goes_on_when_a_person_stops_it(world, how) -> None:
+    user = world.client()
+    await user.start_session()
+    world.tools.hold = asyncio.Event()
+    async with world.worker(tenant_concurrency=1, lease_s=600, heartbeat_s=100, sweep_s=60):
+        held = await submit(user, "use:mes__takt A")
+        await eventually(lambda: _is(world.tools.effects["mes.takt"] == 1))
+        waiting = await submit(user, "hello", agent="plain")
+        await eventually(lambda: _reached(world, WAITING, 1))
+        async with await AsyncConnection.connect(world.database.admin_dsn, autocommit=True) as admin:
+            await admin.execute("UPDATE harness.tasks SET lease_expire_time = clock_timestamp() - interval '1 s'"
+                                " WHERE lease_holder IS NOT NULL")  # fmt: skip
+        request = getattr(tasks_pb2, f"{how}TaskRequest")(id=held, request_id=IDS.new("evt"))
+        await getattr(user.tasks, f"{how}Task")(request, metadata=user.metadata)
+        assert (await user.ended(waiting, 10)).state == S.TASK_STATE_SUCCEEDED
+        world.tools.hold.set()
+
+
+async def test_somebody_is_told_when_no_worker_sweeps(world) -> None:
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{int(world.port_file.read_text())}")
     world.channels.append(channel)
     health = health_pb2_grpc.HealthStub(channel)
 
-    async def status() -> int:
-        return (await health.Check(health_pb2.HealthCheckRequest(service="sweeper"))).status
-
     async def is_status(wanted: int) -> bool:
         try:
-            return await status() == wanted
+            return (await health.Check(health_pb2.HealthCheckRequest(service="sweeper"))).status == wanted
         except grpc.aio.AioRpcError:
             return False
 
-    await eventually(lambda: is_status(health_pb2.HealthCheckResponse.SERVING))
-    user = world.client()
-    task = await user.submit("hello", "plain")
     await eventually(lambda: is_status(health_pb2.HealthCheckResponse.NOT_SERVING))
     overall = await health.Check(health_pb2.HealthCheckRequest())
     assert overall.status == health_pb2.HealthCheckResponse.SERVING, "tasks are still taken"
     async with world.worker():
-        await user.ended(task.id)
         await eventually(lambda: is_status(health_pb2.HealthCheckResponse.SERVING))
+    await eventually(lambda: is_status(health_pb2.HealthCheckResponse.NOT_SERVING))
 
 
 async def _is(holds: bool) -> bool:

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from memoryos_core.ids import UlidSource
 from memoryos_core.tokens import Identity
+from memoryos_harness.adapters.postgres_children import PostgresChildren
 from memoryos_harness.adapters.postgres_due import PostgresDue
 from memoryos_harness.adapters.postgres_journal import PostgresJournal
 from memoryos_harness.adapters.postgres_presence import PostgresPresence
@@ -19,7 +20,7 @@ from memoryos_harness.domain.grants import granted
 from memoryos_harness.domain.states import StepKind, StepState, TaskState
 from memoryos_harness.domain.tasks import CallIds, StepResult
 from memoryos_harness.errors import CancelRequested, LeaseLost, TaskNotFound
-from memoryos_harness.ports import NewTask, Request
+from memoryos_harness.ports import ChildStart, NewTask, Request
 from memoryos_postgres import roles
 from memoryos_postgres.idempotency import Idempotency
 from memoryos_testing import scope_of
@@ -45,6 +46,7 @@ class Stores:
         self.sessions = PostgresSessions(database, sealed, once, IDS)
         self.tasks = PostgresTasks(database, sealed, once, IDS, waking=WAKING)
         self.journal = PostgresJournal(database, sealed, IDS, waking=WAKING)
+        self.children = PostgresChildren(database, sealed, IDS, waking=WAKING)
         self.due = PostgresDue(database, slots=64)
 
     async def submitted(self) -> str:
@@ -170,6 +172,41 @@ async def test_a_cancel_stops_every_write_but_the_end_of_the_step(stores, databa
     assert kept.state is StepState.DONE
 
 
+LETS_GO = {name: WRITES[name] for name in ("release", "park", "fail")} | {
+    "wait_long": lambda j, lease, step: j.release(lease, after_s=600),
+}
+
+
+@pytest.mark.parametrize("write", LETS_GO)
+async def test_a_task_that_was_asked_to_rest_rests_as_soon_as_its_worker_lets_go(stores, database, write) -> None:
+    task_id = await stores.submitted()
+    claim = await stores.claim(task_id)
+    step = await stores.begun(claim.lease)
+    await stores.tasks.pause(ME, task_id, request())
+    await LETS_GO[write](stores.journal, claim.lease, step)
+    assert (await stores.tasks.get(ME, task_id)).state is TaskState.PAUSED
+    assert await stores.claim(task_id) is None
+    assert await due_rows(database) == 0, "nobody is woken for it"
+    assert (await stores.tasks.resume(ME, task_id, "", request())).state is TaskState.RETRY
+    again = await stores.claim(task_id)
+    assert again.seconds_left == pytest.approx(claim.seconds_left, abs=60)
+
+
+async def test_a_parent_that_was_asked_to_rest_rests_when_it_has_looked_at_its_children(stores, database) -> None:
+    task_id = await stores.submitted()
+    claim = await stores.claim(task_id)
+    model = await stores.begun(claim.lease, StepKind.MODEL_CALL)
+    await stores.journal.finish_step(claim.lease, model, StepResult(state=StepState.DONE, output={}))
+    child = NewTask(session_id=claim.session_id, agent=AGENT, grant=GRANT, input="q", traceparent="",
+                    parent_task_id=task_id, depth=1)  # fmt: skip
+    await stores.children.start(claim.lease, [ChildStart(agent="a", given={}, task=child, refusal=None)])
+    looking = await stores.claim(task_id)
+    await stores.tasks.pause(ME, task_id, request())
+    assert await stores.children.join(looking.lease, looking.steps[1:]) is None
+    assert (await stores.tasks.get(ME, task_id)).state is TaskState.PAUSED
+    assert await due_rows(database) == 0
+
+
 async def test_the_claim_gives_back_the_whole_journal(stores) -> None:
     task_id = await stores.submitted()
     lease = (await stores.claim(task_id)).lease
@@ -233,6 +270,12 @@ async def test_another_user_of_the_store_sees_nothing(stores) -> None:
         with pytest.raises(TaskNotFound):
             await stores.tasks.get(stranger, task_id)
         assert await stores.tasks.get_steps(stranger, task_id, ["x"]) == {}
+
+
+async def due_rows(database) -> int:
+    async with await psycopg.AsyncConnection.connect(database.admin_dsn) as admin:
+        (number,) = await (await admin.execute("SELECT count(*) FROM harness.due_tasks")).fetchone()
+    return number
 
 
 async def everything(database) -> list[str]:

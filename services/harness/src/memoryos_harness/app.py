@@ -53,7 +53,7 @@ from memoryos_harness.servicers.tokens import TokensServicer
 
 SERVICE = "harness"
 SWEEPER = "sweeper"
-"""Health of a part: NOT_SERVING while tasks are due and no worker sweeps."""
+"""Health of a part: NOT_SERVING while no worker sweeps."""
 WORKER = "harness-worker"
 SECTIONS = (*GROUND_SECTIONS, HarnessSection)
 WORKER_SECTIONS = (*SECTIONS, ModelsSection, PeersSection)

@@ -324,8 +324,11 @@ class DueTasks(Protocol):
         the same time.
         """
 
-    async def unswept_s(self) -> float:
-        """Give for how long a task has been due that nobody was woken for: the sweepers are gone when it grows."""
+    async def note_sweep(self) -> None:
+        """Keep that a sweep has ended now."""
+
+    async def since_sweep_s(self) -> float:
+        """Give how long ago the last sweep of any worker ended, by the store's clock."""
 
     async def clear_lost_jobs(self, *, silent_s: float) -> int:
         """Drop queue jobs of workers that are gone; give how many. Tasks do not depend on them."""

@@ -303,6 +303,7 @@ WITH due AS (
         %(after_s)s::float8 <= 0 AND harness.slots_free(task.tenant, task.id, %(slots)s) = 0
     FROM harness.tasks AS task
     WHERE task.tenant = core.tenant() AND task.user_id = core.user_name() AND task.id = %(task_id)s
+        AND task.state <> 'PAUSED'  -- nobody is woken for a task at rest
     ON CONFLICT (tenant, task_id) DO UPDATE
     SET due_time = EXCLUDED.due_time, quiet_until = EXCLUDED.quiet_until, holder = NULL, priority = EXCLUDED.priority,
         waits = EXCLUDED.waits
@@ -368,11 +369,11 @@ CROSS JOIN LATERAL (
 WHERE due.tenant = next.tenant AND due.task_id = next.task_id AND due.waits
 RETURNING due.tenant, due.task_id
 
--- name: unswept
--- Seconds for which the task that nobody was woken for has been due; 0 when there is none.
-SELECT COALESCE(max(extract(epoch FROM clock_timestamp() - GREATEST(due_time, quiet_until))), 0)::float8
-FROM harness.due_tasks
-WHERE NOT waits AND due_time <= clock_timestamp() AND quiet_until <= clock_timestamp()
+-- name: note_sweep
+UPDATE harness.sweeps SET last_time = clock_timestamp()
+
+-- name: since_sweep
+SELECT extract(epoch FROM clock_timestamp() - last_time)::float8 FROM harness.sweeps
 
 -- name: clear_due
 DELETE FROM harness.due_tasks WHERE tenant = core.tenant() AND task_id = %(task_id)s

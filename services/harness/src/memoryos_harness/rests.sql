@@ -54,16 +54,6 @@ SET state = 'DONE', sealed_output = %(sealed_output)s, end_time = clock_timestam
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND task_id = %(task_id)s AND id = %(id)s
     AND state = 'STARTED'
 
--- name: forget_paused_due
--- Of a task at rest nobody needs to be woken; a wake-up that was under way finds this.
-DELETE FROM harness.due_tasks
-WHERE tenant = core.tenant() AND task_id = %(task_id)s AND EXISTS (
-    SELECT
-    FROM harness.tasks
-    WHERE tasks.tenant = core.tenant() AND tasks.user_id = core.user_name() AND tasks.id = %(task_id)s
-        AND tasks.state = 'PAUSED'
-)
-
 -- name: list_tasks
 SELECT id, user_id, agent_chain, session_id, agent, agent_version, sealed_input, sealed_output, state, error_code,
     error_message, attempt, lease_epoch, step_count, traceparent, create_time, update_time, end_time, parent_task_id,

@@ -14,7 +14,6 @@ from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.new_tasks import TaskPlace, insert_task
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_moves import TaskMoves, scope_of
 from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, wake
 from memoryos_harness.domain.agents import Agent
@@ -35,7 +34,7 @@ class PostgresChildren:
         self._sealed = sealed
         self._ids = ids
         self._waking = waking
-        self._moves = TaskMoves(sealed, TaskFamilies(sealed, waking=waking))
+        self._moves = TaskMoves(sealed, waking=waking)
 
     async def start(self, lease: Lease, starts: Sequence[ChildStart]) -> tuple[Step, ...]:
         """See `ChildTasks.start`."""

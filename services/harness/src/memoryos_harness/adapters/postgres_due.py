@@ -26,10 +26,15 @@ class PostgresDue:
                 tx.defer(QUERIES["defer_job"], {**job, "tenant": row["tenant"], "task_id": row["task_id"]})
             return len(rows)
 
-    async def unswept_s(self) -> float:
-        """See `DueTasks.unswept_s`."""
+    async def note_sweep(self) -> None:
+        """See `DueTasks.note_sweep`."""
         async with self._database.unscoped() as tx:
-            return float(await tx.fetch_value(QUERIES["unswept"], {}))
+            await tx.execute(QUERIES["note_sweep"])
+
+    async def since_sweep_s(self) -> float:
+        """See `DueTasks.since_sweep_s`."""
+        async with self._database.unscoped() as tx:
+            return float(await tx.fetch_value(QUERIES["since_sweep"], {}))
 
     async def clear_lost_jobs(self, *, silent_s: float) -> int:
         """See `DueTasks.clear_lost_jobs`."""

@@ -13,7 +13,6 @@ from memoryos_harness.adapters.message_rows import append_messages
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
 from memoryos_harness.adapters.task_moves import TaskMoves, id_columns, scope_of
-from memoryos_harness.adapters.task_rests import RESTS
 from memoryos_harness.adapters.task_rows import (
     QUERIES,
     WakeUp,
@@ -45,7 +44,7 @@ class PostgresJournal:
         self._ids = ids
         self._waking = waking
         self._families = TaskFamilies(sealed, waking=waking)
-        self._moves = TaskMoves(sealed, self._families)
+        self._moves = TaskMoves(sealed, waking=waking)
 
     async def claim(self, tenant: str, task_id: str, *, holder: str, lease_s: float) -> Claim | None:
         """See `TaskJournal.claim`."""
@@ -53,25 +52,35 @@ class PostgresJournal:
             user = await tx.fetch_value(QUERIES["user_of_due_task"], {"tenant": tenant, "task_id": task_id})
         if user is None:
             return None
-        scope = owner_scope(tenant, user)
+        taken = await self._take(owner_scope(tenant, user), task_id, holder=holder, lease_s=lease_s)
+        return None if taken is None else await self._open(*taken)
+
+    async def _take(self, scope: Scope, task_id: str, *, holder: str, lease_s: float) -> tuple[Lease, Row] | None:
+        """Take the task. Short: other claims of the tenant wait for this transaction."""
         async with self._database.scoped(scope) as tx:
             if not await self._has_slot(tx, task_id):
                 return None
             row = await tx.fetch_one(QUERIES["claim_task"], {"id": task_id, "holder": holder, "lease_s": lease_s})
             if row is None:
-                tx.defer(RESTS["forget_paused_due"], {"task_id": task_id})
                 return None
-            lease = Lease(tenant=tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
+            user = scope.user
+            lease = Lease(tenant=scope.tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
             if row["tried_again"]:
                 add_event(tx, scope, task_id, row["event_count"], TaskState.RETRY)
             if row["pause_requested"]:
-                await self._rest(tx, lease)
+                await self._moves.move(tx, lease, TaskState.PAUSED, held=False, parked=True)
                 return None
             tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "holder": holder})
             give_slot(tx, self._waking)  # the place in the queue that it had
-            steps = await tx.fetch_all(QUERIES["list_steps"], {"task_id": task_id, "after": 0, "limit": STEPS_MAX})
+            return lease, row
+
+    async def _open(self, lease: Lease, row: Row) -> Claim | None:
+        """Give what the task and its journal say; None when that cannot be read any more, and the task has ended."""
+        scope = scope_of(lease)
+        async with self._database.scoped(scope) as tx:
+            place = {"task_id": lease.task_id, "after": 0, "limit": STEPS_MAX}
             try:
-                return await self._read_claim(tx, scope, lease, row, steps)
+                return await self._read_claim(tx, scope, lease, row, await tx.fetch_all(QUERIES["list_steps"], place))
             except SealedKeyUnavailable:
                 await self._end_unreadable(tx, lease, TaskState(row["state"]))
                 return None
@@ -172,8 +181,11 @@ class PostgresJournal:
 
     async def rest(self, lease: Lease, step: Step | None = None) -> None:
         """See `TaskJournal.rest`."""
+        step_id, progress = ("", False) if step is None else (step.id, True)
         async with self._database.scoped(scope_of(lease)) as tx:
-            await self._rest(tx, lease, step)
+            await self._moves.move(
+                tx, lease, TaskState.PAUSED, step_id=step_id, held=False, parked=True, progress=progress
+            )
 
     async def succeed(self, lease: Lease, text: str) -> None:
         """See `TaskJournal.succeed`."""
@@ -232,11 +244,6 @@ class PostgresJournal:
         async with self._database.scoped(scope) as tx:
             await self._moves.release(tx, lease, stalled=int(stalled))
             wake(tx, scope, lease.task_id, WakeUp(after_s, self._waking))
-
-    async def _rest(self, tx: Tx, lease: Lease, step: Step | None = None) -> None:
-        step_id, progress = ("", False) if step is None else (step.id, True)
-        await self._moves.move(tx, lease, TaskState.PAUSED, step_id=step_id, held=False, parked=True, progress=progress)
-        tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
 
     async def _read_claim(self, tx: Tx, scope: Scope, lease: Lease, row: Row, steps: list[Row]) -> Claim:
         opened = self._sealed

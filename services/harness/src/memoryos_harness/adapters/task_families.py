@@ -11,7 +11,7 @@ from memoryos_core.scope import Scope
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, give_slot, wake
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, forget_due, wake
 from memoryos_harness.domain.states import StepState, TaskState
 
 NOT_KNOWN = {"outcome": "UNKNOWN", "error": "cancelled"}
@@ -38,10 +38,6 @@ class TaskFamilies:
         parent_id = await tx.fetch_value(QUERIES["waiting_parent"], {"id": task_id})
         if parent_id is not None:
             wake(tx, scope, parent_id, WakeUp(0.0, self._waking))
-
-    def give_slot(self, tx: Tx) -> None:
-        """Wake the task of the tenant that waits first for the slot of one that has ended."""
-        give_slot(tx, self._waking)
 
     async def stop_below(self, tx: Tx, scope: Scope, task_id: str, rpc: str) -> bool:
         """Ask everything below a task to stop; True while a worker still holds something of it.
@@ -75,7 +71,7 @@ class TaskFamilies:
                 "epoch": row["lease_epoch"],
             })  # fmt: skip
         ended = await self._move(tx, scope, task_id, TaskState.CANCELLED)
-        tx.defer(QUERIES["clear_due"], {"task_id": task_id})
+        forget_due(tx, task_id, self._waking)
         record(tx, _finished(scope, ended, rpc))
         return True
 

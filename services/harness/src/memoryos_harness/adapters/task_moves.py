@@ -12,20 +12,23 @@ from memoryos_telemetry.context import trace_id_of
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
 from memoryos_harness.adapters.task_families import TaskFamilies
-from memoryos_harness.adapters.task_rows import QUERIES, add_event, owner_scope
+from memoryos_harness.adapters.task_rows import QUERIES, Waking, add_event, forget_due, owner_scope
 from memoryos_harness.domain.states import ENDED, StepState, TaskState, may_become
 from memoryos_harness.domain.tasks import CallIds, Lease, StepResult
 from memoryos_harness.errors import CancelRequested, LeaseLost, PauseRequested
 
 _DIED = "harness.task"
+_RESTED_INSTEAD = (TaskState.WAITING_REVIEW, TaskState.WAITING_TASK, TaskState.FAILED)
+"""States in which nobody holds a task: one that was asked to rest rests instead."""
 
 
 class TaskMoves:
     """What the writers of the journal share."""
 
-    def __init__(self, sealed: SealedColumns, families: TaskFamilies) -> None:
+    def __init__(self, sealed: SealedColumns, *, waking: Waking) -> None:
         self._sealed = sealed
-        self._families = families
+        self._waking = waking
+        self._families = TaskFamilies(sealed, waking=waking)
 
     async def lock(self, tx: Tx, lease: Lease) -> Row:
         """Lock the task's row and give what decides on its next state."""
@@ -59,8 +62,9 @@ class TaskMoves:
             after = before
         elif row["pause_requested"] and changes.get("steps"):
             raise PauseRequested  # the transaction is undone with it
-        elif row["pause_requested"] and wanted in (TaskState.WAITING_REVIEW, TaskState.WAITING_TASK):
+        elif row["pause_requested"] and wanted in _RESTED_INSTEAD:
             after = wanted = TaskState.PAUSED
+            parked = True
         elif not may_become(before, wanted):
             if before in ENDED or row["lease_epoch"] != lease.epoch or not row["held"]:
                 raise LeaseLost  # it went on without us
@@ -76,6 +80,8 @@ class TaskMoves:
         if after is not wanted and not keep_cancelling:
             raise CancelRequested  # the transaction is undone with it
         add_event(tx, scope_of(lease), lease.task_id, moved["event_count"], after, step_id)
+        if after is TaskState.PAUSED:
+            forget_due(tx, lease.task_id, self._waking)
         return moved
 
     async def close_step(self, tx: Tx, lease: Lease, step_id: str, result: StepResult) -> None:
@@ -106,7 +112,11 @@ class TaskMoves:
             })  # fmt: skip
 
     async def release(self, tx: Tx, lease: Lease, *, stalled: int = 0) -> None:
-        """Give the lease back."""
+        """Give the lease back; a task that was asked to rest rests from now on."""
+        row = await self.lock(tx, lease)
+        if row["pause_requested"] and may_become(TaskState(row["state"]), TaskState.PAUSED):
+            await self.move(tx, lease, TaskState.PAUSED, held=False, parked=True)
+            return
         values = {"id": lease.task_id, "epoch": lease.epoch, "stalled": stalled}
         if not await tx.execute(QUERIES["release_task"], values):
             raise LeaseLost
@@ -121,7 +131,7 @@ class TaskMoves:
 
     async def ended(self, tx: Tx, lease: Lease, moved: Row, state: TaskState, reason: str) -> None:
         """Record the end of a task that was moved to it, and wake the parent that waits for it."""
-        tx.defer(QUERIES["clear_due"], {"task_id": lease.task_id})
+        forget_due(tx, lease.task_id, self._waking)
         event = AuditEvent(
             kind=Kind.TASK_FINISHED,
             actor=Actor(
@@ -141,7 +151,6 @@ class TaskMoves:
         )
         record(tx, event)
         await self._families.wake_parent(tx, scope_of(lease), lease.task_id)
-        self._families.give_slot(tx)
 
 
 def scope_of(lease: Lease) -> Scope:

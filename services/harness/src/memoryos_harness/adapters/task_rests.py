@@ -10,7 +10,7 @@ from memoryos_postgres import queries
 from memoryos_postgres.transaction import Row, Tx
 
 from memoryos_harness.adapters.sealed_columns import SealedColumns
-from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, wake
+from memoryos_harness.adapters.task_rows import QUERIES, WakeUp, Waking, add_event, forget_due, wake
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.states import ENDED, TaskState
 from memoryos_harness.errors import TaskEnded, TaskNotFound, TaskStateForbids
@@ -95,7 +95,7 @@ class TaskRests:
         paused = await tx.fetch_one(RESTS["pause_task"], {"id": row["id"]})
         assert paused is not None
         add_event(tx, scope, row["id"], paused["event_count"], TaskState.PAUSED)
-        tx.defer(QUERIES["clear_due"], {"task_id": row["id"]})
+        forget_due(tx, row["id"], self._waking)
 
     async def _move(self, tx: Tx, scope: Scope, task_id: str, statement: str, params: dict[str, float]) -> None:
         row = await tx.fetch_one(statement, {"id": task_id, **params})

@@ -65,6 +65,12 @@ def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
     tx.defer(QUERIES["wake_task"], {**job, "quiet_s": waking.quiet_s, "slots": waking.slots})
 
 
+def forget_due(tx: Tx, task_id: str, waking: Waking) -> None:
+    """Let nobody be woken for a task that has ended or rests; its slot goes to the task that waits first."""
+    tx.defer(QUERIES["clear_due"], {"task_id": task_id})
+    give_slot(tx, waking)
+
+
 def give_slot(tx: Tx, waking: Waking) -> None:
     """Wake a worker for the task of the tenant that waits first, now that a slot is free."""
     job = {"queue": QUEUE, "task_name": JOB}

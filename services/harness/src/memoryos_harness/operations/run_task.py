@@ -154,7 +154,7 @@ async def _beat(run: TaskRun) -> None:
             _LOG.warning("heartbeat failed", extra={"task_id": run.claim.lease.task_id, "reason": error.reason})
             continue
         await renew_memory(run)
-        run.revoked = await _is_revoked(run)
+        run.revoked = run.revoked or await _is_revoked(run)
         if state is TaskState.CANCELLING or run.revoked:
             run.cancel.set()
 

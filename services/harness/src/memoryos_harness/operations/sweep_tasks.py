@@ -35,19 +35,21 @@ async def sweep_tasks(due: DueTasks, settings: SweepSettings) -> int:
     """
     woken = await due.wake_due(limit=WAKE_BATCH_MAX, quiet_s=settings.quiet_s)
     await due.clear_lost_jobs(silent_s=settings.lost_worker_s)
+    await due.note_sweep()
     return woken
 
 
 async def watch_sweeps(due: DueTasks, settings: SweepSettings, tell: Callable[[bool], Awaitable[None]]) -> None:
-    """Say again and again whether tasks that are due are swept, until cancelled; in doubt they are not."""
-    late_s = settings.quiet_s + LATE_SWEEPS * settings.every_s
+    """Say again and again whether some worker sweeps, until cancelled; in doubt none does."""
+    late_s, before = settings.quiet_s + LATE_SWEEPS * settings.every_s, True
     while True:
         try:
-            swept = await due.unswept_s() < late_s
+            swept = await due.since_sweep_s() < late_s
         except MemoryOSError:
             swept = False
-        if not swept:
-            _LOG.warning("tasks are due and nobody wakes a worker for them")
+        if swept is not before:
+            _LOG.warning("workers sweep again" if swept else "no worker sweeps: tasks that are due may wait")
+        before = swept
         await tell(swept)
         await asyncio.sleep(max(settings.every_s, 1.0))
 
