@@ -36,6 +36,8 @@ class Stage:
     business: Business
     post: PostOffice
     console: Console
+    wait_s: float = WAIT_S
+    """How long a task may take."""
     tokens: dict[str, str] = field(default_factory=dict)
     clients: dict[str, Client] = field(default_factory=dict)
     checks: int = 0
@@ -81,7 +83,7 @@ class Stage:
     async def ended(self, user: str, task_id: str) -> tuple[Task, list[Step]]:
         """Give a task once it has ended, with its steps."""
         client = await self.client(user)
-        task = await client.tasks.wait(task_id, timeout_s=WAIT_S)
+        task = await client.tasks.wait(task_id, timeout_s=self.wait_s)
         steps = [step async for step in client.tasks.steps(task_id)]
         for step in steps:
             found = f" → {len(step.item_ids)} items" if step.kind == "memory_read" else ""
@@ -96,15 +98,15 @@ class Stage:
         self.checks += 1
         self.console.print(f"  [green]✓[/] {escape(sentence)}", highlight=False)
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], sentence: str, timeout_s: float = WAIT_S) -> Any:
+    async def until(self, condition: Callable[[], Awaitable[Any]], sentence: str) -> Any:
         """Give the first true answer of `condition`, asked again every 50 ms."""
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + self.wait_s
         while time.monotonic() < end:
             answer = await condition()
             if answer:
                 return answer
             await asyncio.sleep(0.05)
-        raise SceneFailed(f"{sentence}: not within {timeout_s:g} s")
+        raise SceneFailed(f"{sentence}: not within {self.wait_s:g} s")
 
     async def close(self) -> None:
         """Close what the scenes opened."""

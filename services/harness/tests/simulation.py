@@ -16,10 +16,11 @@ from memoryos_harness.domain.actions import (
     Purpose,
     Respond,
     Resume,
+    Stop,
 )
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.journal import next_action
-from memoryos_harness.domain.journal_forms import hand_off_input, is_stopped, purpose_of, skill_of, tool_input
+from memoryos_harness.domain.journal_forms import hand_off_input, purpose_of, skill_of, stop_of, tool_input
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, tool_result
 from memoryos_harness.domain.plans import read_reply
 from memoryos_harness.domain.states import StepKind, StepState
@@ -144,8 +145,9 @@ class Simulation:
         return {**reply, "problem": reading.problem} if reading.problem else {**reply, "structured": reading.value}
 
     def _outcome(self, step: Step, before: list[Step]) -> CallOutcome:
-        if is_stopped(step):
-            return CallOutcome(kind=CallOutcomeKind.STOPPED)
+        if stop_of(step) is not None:
+            repeated = stop_of(step) is Stop.REPEATED
+            return CallOutcome(kind=CallOutcomeKind.REPEATED if repeated else CallOutcomeKind.STOPPED)
         if not skill_of(step):
             return CallOutcome(kind=CallOutcomeKind.INVALID, message="There is no tool of this name.")
         return self.tool(step, len(before))

@@ -119,5 +119,5 @@ async def test_calls_of_one_reply_with_one_id_are_told_apart(world) -> None:
     task = await user.submit("please", "helper")
     async with world.worker():
         ended = await user.ended(task.id, 60)
-    assert ended.output == "answer: 2 3", ended
+    assert ended.output == "answer: 2 2", ended
     assert world.tools.effects == {"mes.takt": 2}

@@ -17,7 +17,7 @@ CANARY = "canary-7f3a-金丝雀"
 async def test_tables_keep_the_conventions(database) -> None:
     await assert_columns_classified(database.admin_dsn)
     await assert_tenant_first(database.admin_dsn)
-    await assert_row_security(database.admin_dsn, without=("harness.due_tasks",))
+    await assert_row_security(database.admin_dsn, without=("harness.due_tasks", "harness.sweeps"))
 
 
 async def test_the_service_role_owns_and_reaches_nothing_beyond_its_user(world) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from memoryos_harness.domain.actions import Because, Die, Purpose, Respond
 from memoryos_harness.domain.agents import Agent, Limits, OnFailure
 from memoryos_harness.domain.failures import CERTAIN, WAIT_S_MAX, WORTH_A_RETRY
-from memoryos_harness.domain.journal_forms import because_of, is_stopped, position_of, purpose_of, skill_of
+from memoryos_harness.domain.journal_forms import because_of, position_of, purpose_of, skill_of, stop_of
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, told_message
 from memoryos_harness.domain.prompt import conversation
 from memoryos_harness.domain.states import StepKind, StepState
@@ -474,7 +474,7 @@ def check_tries(run, preset, same_failures) -> None:
     doubtful: set[tuple[str, str]] = set()
     for step in tools:
         call = (skill_of(step), json.dumps(json.loads(step.input["arguments"]), sort_keys=True))
-        if is_stopped(step):
+        if stop_of(step) is not None:
             continue
         assert call not in doubtful  # what may have happened is not done again
         if step.output["outcome"] == "UNKNOWN":

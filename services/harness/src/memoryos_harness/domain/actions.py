@@ -63,6 +63,15 @@ class Because(StrEnum):
     OTHER_SKILL = "other_skill"
 
 
+class Stop(StrEnum):
+    """Why a call is not made and the model is told so."""
+
+    SAME_FAILURES = "same_failures"
+    """It failed equally too often, or it is not known whether it happened."""
+    REPEATED = "repeated"
+    """It was made before, and the model has its answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
     """One try of a call: a step of its own, and a call of its own at the gateway."""
@@ -72,11 +81,10 @@ class Try:
     number: int = 1
     because: Because | None = None
     of: int = 0
-    """Sequence of the step that failed."""
+    """Sequence of the step that failed, or of the one that has the answer already."""
     wait_s: float = 0.0
     """Counted from the end of the step that failed."""
-    stopped: bool = False
-    """It failed equally too often, or it is not known whether it happened: the model is told, no call is made."""
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True, slots=True)

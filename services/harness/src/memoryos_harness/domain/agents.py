@@ -127,6 +127,14 @@ class Agent(_Strict):
     same_failures: int = Field(
         default=3, ge=1, le=10, description="Equal failures in a row after which the task stops asking for that."
     )
+    same_answers: int = Field(
+        default=3, ge=1, le=100, description="Equal answers in a row after which the task stops asking for that."
+    )
+    may_repeat: tuple[Annotated[str, Field(min_length=1, max_length=128)], ...] = Field(
+        default=(),
+        max_length=SKILLS_MAX,
+        description="Skills whose call is made again with the same arguments although it was done in this task.",
+    )
     output_schema: Mapping[str, Any] | None = Field(
         default=None, description="JSON Schema (2020-12) of the final answer; null: the answer is text."
     )

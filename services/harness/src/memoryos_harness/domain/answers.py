@@ -95,6 +95,12 @@ def form(schema: Mapping[str, Any]) -> str:
     return f"one JSON value of this JSON Schema, and nothing else: {canonical_json(dict(schema)).decode()}"
 
 
+def asked_to_answer(agent: Agent, why: str) -> AskModel:
+    """Give the asking for the final answer, without tools."""
+    wanted = f" Reply with {form(agent.output_schema)}" if agent.output_schema is not None else ""
+    return AskModel(Purpose.ANSWER, f"Answer the question now, from what was found. {why}{wanted}")
+
+
 def asked_again(purpose: Purpose, problem: str, schema: Mapping[str, Any]) -> AskModel:
     """Give the asking that tells the model what is wrong with its reply."""
     return AskModel(purpose, f"Your reply is not of the agreed form. At {problem}. Reply again with {form(schema)}")

@@ -24,10 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from memoryos_core.canonical import canonical_json, parse_json
-from memoryos_core.errors import InvalidField
-
-from memoryos_harness.domain.actions import Action, Because, CallTool, Die, HandOff, ToolRequest, Try
+from memoryos_harness.domain.actions import Action, Because, CallTool, Die, HandOff, Stop, ToolRequest, Try
 from memoryos_harness.domain.agents import Agent, OnFailure
 from memoryos_harness.domain.journal_forms import (
     ANSWERS,
@@ -35,21 +32,22 @@ from memoryos_harness.domain.journal_forms import (
     because_of,
     code_of,
     fell_back,
-    is_stopped,
     may_repeat,
     position_of,
     replies,
     skill_asked_for,
     skill_of,
+    stop_of,
     tool_request_of,
     tools_of,
+    tried_before,
     try_number,
 )
-from memoryos_harness.domain.outcomes import ARGUMENTS_BYTES_MAX, CallOutcomeKind, told_message
+from memoryos_harness.domain.outcomes import CallOutcomeKind, told_message
+from memoryos_harness.domain.repeats import RESULT_INVALID, answered_before, ended_calls, equal_calls
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 
-RESULT_INVALID: Final = "result_invalid"
 WORTH_A_RETRY: Final = frozenset(
     {
         "not_sent",
@@ -103,20 +101,23 @@ def preset_of(agent: Agent, skill: str) -> OnFailure:
 
 def _first(agent: Agent, steps: Sequence[Step], request: ToolRequest) -> Action:
     skill = skill_asked_for(steps, request)
-    equal = _equal_calls(steps, request, skill)
+    equal = equal_calls(steps, request, skill)
+    before = answered_before(agent, steps, request, skill)
+    if before is not None:
+        return CallTool(request, Try(skill=skill, stop=Stop.REPEATED, of=before.sequence))
     failures = _equal_failures(equal)
-    told = bool(equal) and is_stopped(equal[-1])
+    told = bool(equal) and stop_of(equal[-1]) is Stop.SAME_FAILURES
     if told:
         return _stopped_for_good(agent, request, skill, failures)
     doubtful = _may_be_done(equal) and not may_repeat(_asking(steps, request), skill)
     if doubtful or len(failures) >= agent.same_failures:
-        return CallTool(request, Try(skill=skill, stopped=True))
-    before = _failed_just_before(steps, request, skill)
-    if before is None:
+        return CallTool(request, Try(skill=skill, stop=Stop.SAME_FAILURES))
+    failed = _failed_just_before(steps, request, skill)
+    if failed is None:
         return CallTool(request, Try(skill=skill))
-    because = Because.RETRY if _equal_calls([before], request, skill) else Because.OTHER_ARGUMENTS
-    number = try_number(before) + 1
-    return CallTool(request, Try(skill=skill, number=number, because=because, of=before.sequence))
+    because = Because.RETRY if equal_calls([failed], request, skill) else Because.OTHER_ARGUMENTS
+    number = try_number(failed) + 1
+    return CallTool(request, Try(skill=skill, number=number, because=because, of=failed.sequence))
 
 
 def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, made: Sequence[Step]) -> Action | None:
@@ -127,7 +128,7 @@ def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, ma
     if code in CERTAIN:
         offered = tools_of(_asking(steps, request))
         for other in preset.other_skills:
-            equal = _equal_calls(steps, request, other)
+            equal = equal_calls(steps, request, other)
             if other in offered and other not in tried and not _may_be_done(equal):
                 return CallTool(request, _again(last, Because.OTHER_SKILL, other, 0.0))
     message = told_message(last.output)
@@ -162,13 +163,9 @@ def _stopped_for_good(agent: Agent, request: ToolRequest, skill: str, failures: 
     )
 
 
-def _ended_calls(steps: Sequence[Step]) -> list[Step]:
-    return [step for step in steps if step.kind is StepKind.TOOL_CALL and step.state is not StepState.STARTED]
-
-
 def _equal_failures(equal: Sequence[Step]) -> list[Step]:
     """Give the newest steps that failed in one and the same way, oldest first; what only told of them aside."""
-    made = [step for step in equal if not is_stopped(step)]
+    made = [step for step in equal if stop_of(step) is None]
     found: list[Step] = []
     for step in reversed(made):
         if step.state is StepState.DONE or (found and _way(step) != _way(found[0])):
@@ -184,8 +181,8 @@ def _failed_just_before(steps: Sequence[Step], request: ToolRequest, skill: str)
     earlier = [step.sequence for step in replies(steps) if step.sequence < request.model_step]
     if not earlier:
         return None
-    of_before = [s for s in _ended_calls(steps) if position_of(s)[0] == earlier[-1] and _asked_skill(s, steps) == skill]
-    taken = {int(as_object(s.input).get("of") or 0) for s in _ended_calls(steps) if because_of(s) is not None}
+    of_before = [s for s in ended_calls(steps) if position_of(s)[0] == earlier[-1] and _asked_skill(s, steps) == skill]
+    taken = {tried_before(s) for s in ended_calls(steps) if because_of(s) is not None}
     for step in reversed(of_before):
         if step.sequence not in taken and _outcome(step) in (CallOutcomeKind.FAILED, CallOutcomeKind.INVALID):
             return step
@@ -210,26 +207,3 @@ def _may_be_done(equal: Sequence[Step]) -> bool:
 
 def _way(step: Step) -> tuple[str, str]:
     return _outcome(step), code_of(step)
-
-
-def _equal_calls(steps: Sequence[Step], request: ToolRequest, skill: str) -> list[Step]:
-    """Give the ended calls of the same skill with the same arguments, however these are written."""
-    wanted = _canonical(request.arguments)
-    found = []
-    for step in _ended_calls(steps):
-        made = as_object(step.input)
-        same_target = skill_of(step) == skill if skill else not skill_of(step) and made["name"] == request.name
-        if not same_target:
-            continue
-        arguments = str(made["arguments"])
-        if arguments == request.arguments or _canonical(arguments) == wanted:
-            found.append(step)
-    return found
-
-
-def _canonical(arguments: str) -> bytes | str:
-    """Give the form that the action digest is made of; what is no JSON stands as it is."""
-    try:
-        return canonical_json(parse_json(arguments, max_bytes=ARGUMENTS_BYTES_MAX))
-    except InvalidField:
-        return arguments

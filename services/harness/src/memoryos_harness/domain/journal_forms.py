@@ -24,7 +24,7 @@ from typing import Any, Final
 from memoryos_core.canonical import JsonValue
 from memoryos_models.ports import ChatReply
 
-from memoryos_harness.domain.actions import Because, HandOff, Purpose, ToolRequest, Try
+from memoryos_harness.domain.actions import Because, HandOff, Purpose, Stop, ToolRequest, Try
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.tool_names import skills_by_tool_name
@@ -176,9 +176,17 @@ def try_number(tool_step: Step) -> int:
     return int(as_object(tool_step.input).get("try") or 1)
 
 
-def is_stopped(tool_step: Step) -> bool:
-    """Tell whether the step only tells the model that the call is not made any more."""
-    return bool(as_object(tool_step.input).get("stopped"))
+def stop_of(tool_step: Step) -> Stop | None:
+    """Give why the step makes no call and only tells the model so, None when it makes one."""
+    stopped = as_object(tool_step.input).get("stopped")
+    if stopped is True:  # as it was journaled when there was one reason
+        return Stop.SAME_FAILURES
+    return Stop(stopped) if stopped else None
+
+
+def tried_before(tool_step: Step) -> int:
+    """Give the sequence of the step that this one follows on, 0 for none."""
+    return int(as_object(tool_step.input).get("of") or 0)
 
 
 def code_of(tool_step: Step) -> str:
@@ -205,8 +213,8 @@ def tool_input(request: ToolRequest, attempt: Try) -> JsonValue:
     }
     if attempt.because is not None:
         given |= {"because": str(attempt.because), "of": attempt.of, "wait_s": attempt.wait_s}
-    if attempt.stopped:
-        given["stopped"] = True
+    if attempt.stop is not None:
+        given |= {"stopped": str(attempt.stop), "of": attempt.of}
     return given
 
 

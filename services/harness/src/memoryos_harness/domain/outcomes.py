@@ -29,6 +29,11 @@ STOPPED_MESSAGE: Final = (
 )
 
 
+REPEATED_MESSAGE: Final = (
+    "This call was made before in this task, with the same arguments, and was not made again. Its answer is given here."
+)
+
+
 class CallOutcomeKind(StrEnum):
     """What became of a call in the tool-gateway."""
 
@@ -41,6 +46,8 @@ class CallOutcomeKind(StrEnum):
     IN_FLIGHT = "IN_FLIGHT"
     STOPPED = "STOPPED"
     """Not made: it had failed in the same way too often."""
+    REPEATED = "REPEATED"
+    """Not made: it was made before; `result` is what the model was told then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +115,9 @@ def _content(outcome: CallOutcome) -> str:
             answer = {"status": "failed", "message": outcome.message or FAILED_MESSAGE, "code": outcome.code}
         case CallOutcomeKind.STOPPED:
             answer = {"status": "stopped", "message": STOPPED_MESSAGE}
+        case CallOutcomeKind.REPEATED:
+            repeated: dict[str, Any] = {"status": "repeated", "message": REPEATED_MESSAGE, "answer": outcome.result}
+            return _cut(canonical_json(repeated).decode())
         case _:
             answer = {"status": "refused", "message": outcome.message or REFUSED_MESSAGE}
     return canonical_json(answer).decode()

@@ -114,7 +114,10 @@ def _recalled(steps: Sequence[Step]) -> list[ChatMessage]:
         if step.kind is not StepKind.MEMORY_READ or step.state is not StepState.DONE:
             continue
         asked, found = as_object(step.input), as_object(step.output)
-        name = RECALL_SESSIONS_TOOL if step.target == RECALL_SESSIONS else RECALL_TOOL
+        is_sessions = step.target == RECALL_SESSIONS
+        if not found.get("hits") and not is_sessions:
+            continue  # small models take an empty answer for the answer to the question
+        name = RECALL_SESSIONS_TOOL if is_sessions else RECALL_TOOL
         call = ToolCall(
             id=step.id, name=name, arguments_json=canonical_json({"query": str(asked.get("query"))}).decode()
         )

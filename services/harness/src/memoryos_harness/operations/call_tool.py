@@ -8,6 +8,7 @@ became of it; nothing here ever makes a new id for the same request.
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Final
 
 from memoryos_core.crashpoints import crash_point
@@ -28,9 +29,9 @@ from memoryos_telemetry.names import (
 from memoryos_telemetry.telemetry import tracer
 from opentelemetry.trace import Span
 
-from memoryos_harness.domain.actions import CallTool
-from memoryos_harness.domain.journal_forms import is_stopped, skill_of, tool_input, tool_request_of
-from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, tool_result
+from memoryos_harness.domain.actions import CallTool, Stop
+from memoryos_harness.domain.journal_forms import skill_of, stop_of, tool_input, tool_request_of, tried_before
+from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, told_content, tool_result
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
@@ -43,7 +44,7 @@ async def call_tool(run: TaskRun, *, call: CallTool | None = None, started: Step
     """Journal the outcome of one try of a call, or carry a started step to its end; False when it waits for a person.
 
     A tool that the model was not offered, arguments that are no JSON object,
-    and a call that failed too often never reach the gateway: the model is told so.
+    a call that failed too often and one that was made before never reach the gateway: the model is told so.
     """
     lease = run.claim.lease
     if started is None:
@@ -57,7 +58,7 @@ async def call_tool(run: TaskRun, *, call: CallTool | None = None, started: Step
         step = await run.ports.journal.resume(lease, started)
     run.started(step)
     crash_point("harness.step.after_started")
-    outcome = _refused_here(step) or await _call(run, step, asked_before=started is not None)
+    outcome = _told_here(run, step) or await _call(run, step, asked_before=started is not None)
     crash_point("harness.step.after_effect")
     if outcome.kind is CallOutcomeKind.PARKED:
         wait_s = run.settings.review_poll_s(run.claim.parked_s)
@@ -68,10 +69,15 @@ async def call_tool(run: TaskRun, *, call: CallTool | None = None, started: Step
     return True
 
 
-def _refused_here(step: Step) -> CallOutcome | None:
+def _told_here(run: TaskRun, step: Step) -> CallOutcome | None:
+    """Give what the model is told of a call that is not made, None when it is."""
     request = tool_request_of(step)
-    if is_stopped(step):
-        return CallOutcome(kind=CallOutcomeKind.STOPPED)
+    match stop_of(step):
+        case Stop.SAME_FAILURES:
+            return CallOutcome(kind=CallOutcomeKind.STOPPED)
+        case Stop.REPEATED:
+            before = next(made for made in run.steps if made.sequence == tried_before(step))
+            return CallOutcome(kind=CallOutcomeKind.REPEATED, result=json.loads(told_content(before.output)))
     if not skill_of(step):
         return CallOutcome(kind=CallOutcomeKind.INVALID, message="There is no tool of this name.")
     if request.arguments_error:

@@ -13,7 +13,7 @@ from typing import Final
 
 from memoryos_harness.domain.actions import Action, AskModel, Purpose
 from memoryos_harness.domain.agents import Agent
-from memoryos_harness.domain.answers import asked_again, final_answer, form
+from memoryos_harness.domain.answers import asked_again, asked_to_answer, final_answer, form
 from memoryos_harness.domain.journal_forms import (
     problem_of,
     purpose_of,
@@ -23,6 +23,7 @@ from memoryos_harness.domain.journal_forms import (
     tool_requests,
 )
 from memoryos_harness.domain.plans import PLAN_SCHEMA, VERDICT_SCHEMA, PlanStep, numbered, plan_of
+from memoryos_harness.domain.repeats import only_repeats
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.turns import next_in_turn
 from memoryos_harness.domain.window import is_away, paged_out
@@ -44,7 +45,6 @@ _REFLECT: Final = (
     "Compare step {number} with what came of it.\nDone: {do}\nExpected result: {expect}\nIs it met, by what the tools "
     "said and not by what was hoped for? Reply with {form}"
 )
-_ANSWER: Final = "Answer the question now, from what was found. {state}{form}"
 _MET: Final = "Every step of the plan is done."
 _UNMET: Final = "Not every expected result was met; say what could not be done, and why."
 
@@ -71,7 +71,7 @@ class Progress:
 def plan_execute(agent: Agent, steps: Sequence[Step]) -> Action:
     """Give what comes after recall, when no step is under way."""
     done = replies(steps)
-    progress = progress_of(agent, done)
+    progress = _progress(agent, steps, done)
     if done and tool_requests(done[-1]):
         action = next_in_turn(agent, steps, done[-1])
         if action is not None:
@@ -85,18 +85,20 @@ def plan_execute(agent: Agent, steps: Sequence[Step]) -> Action:
             return _act(progress, told=bool(progress.told_at) and not is_away(progress.told_at, paged_out(steps)))
         case Purpose.REFLECT:
             return _reflect(progress)
-    return _answer(agent, progress)
+    return asked_to_answer(agent, _UNMET if progress.why else _MET)
 
 
-def progress_of(agent: Agent, done: Sequence[Step]) -> Progress:
+def _progress(agent: Agent, steps: Sequence[Step], done: Sequence[Step]) -> Progress:
     """Give how far a task is, from the model's replies in order."""
     progress = Progress()
     for reply in done:
-        progress = _after(agent, progress, reply)
+        calls = bool(tool_requests(reply)) and not only_repeats(steps, reply)
+        progress = _after(agent, progress, reply, calls=calls)
     return progress
 
 
-def _after(agent: Agent, progress: Progress, reply: Step) -> Progress:
+def _after(agent: Agent, progress: Progress, reply: Step, *, calls: bool) -> Progress:
+    """Give the progress after a reply; `calls`: it asks for something that it does not have the answer of."""
     purpose, problem = purpose_of(reply), problem_of(reply)
     if purpose is Purpose.ANSWER:
         return replace(progress, asked_for=purpose, answered=True, problem=problem)
@@ -112,7 +114,7 @@ def _after(agent: Agent, progress: Progress, reply: Step) -> Progress:
         case Purpose.REFLECT:
             return _judged(agent, progress, structured_of(reply)["met"], structured_of(reply)["why"])
     told_at = reply.sequence if said_to_model(reply) else progress.told_at
-    return replace(progress, asked_for=Purpose.ACT if tool_requests(reply) else Purpose.REFLECT, told_at=told_at)
+    return replace(progress, asked_for=Purpose.ACT if calls else Purpose.REFLECT, told_at=told_at)
 
 
 def _judged(agent: Agent, progress: Progress, met: bool, why: str) -> Progress:
@@ -147,8 +149,3 @@ def _reflect(progress: Progress) -> AskModel:
     step = progress.plan[progress.at]
     said = _REFLECT.format(number=progress.at + 1, do=step.do, expect=step.expect, form=form(VERDICT_SCHEMA))
     return AskModel(Purpose.REFLECT, said)
-
-
-def _answer(agent: Agent, progress: Progress) -> AskModel:
-    wanted = f" Reply with {form(agent.output_schema)}" if agent.output_schema is not None else ""
-    return AskModel(Purpose.ANSWER, _ANSWER.format(state=_UNMET if progress.why else _MET, form=wanted))
