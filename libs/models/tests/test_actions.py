@@ -62,6 +62,11 @@ def test_a_call_in_the_text_is_a_call(text: str) -> None:
         'I am an AI.\n```json\n{\n  "name": "hello__response",\n  "arguments": {"message": "Hi"}\n}\n```',
         f"You could call it like this: {CALL}",
         f"例如：\n```json\n{CALL}\n```",
+        'To answer this question, I will use the "mes__takt_time" tool. Here is the JSON object to call the tool:\n'
+        '{"tool": "mes__takt_time", "arguments": {"line": "A"}}\nThis will return the present takt time of line A.',
+        'To get the present takt time of the A line, use the `mes__takt_time` tool with the arguments `{"line": "A"}`.',
+        'To answer this question, I need to use the "mes__takt_time" tool. Here\'s how I would do it:\n\n```json\n{\n'
+        '  "tool": "mes__takt_time",\n  "arguments": {\n    "line": "B"\n  }\n}\n```',
         '{"line": "A"}',
         '{"name": "mes__takt_time", "arguments": {}, "note": "not a call"}',
         "mes__takt_time",

@@ -5,75 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from memoryos.harness.v1 import tasks_pb2
 from memoryos_models.scripted import ScriptedReply
 from memoryos_postgres import PostgresSection, roles
 from memoryos_postgres.bootstrap import bootstrap
 from memoryos_postgres.embedded import EmbeddedPostgres
 from memoryos_postgres.migrate import installed_folders, migrate
-from memoryos_testing.postgres import Clone
+from memoryos_testing.postgres import Clone, admin_execute
 
-from .world import World, eventually, make_world, serving, takt_script
+from .line import line_before
+from .world import eventually, make_world, serving, takt_script
 
 pytestmark = pytest.mark.integration
 S = tasks_pb2.TaskState
-
-
-class Line:
-    """A line to the database that can be cut and mended: what goes through it meanwhile is lost."""
-
-    def __init__(self, port: int) -> None:
-        self._to, self._open = port, True
-        self._writers: set[asyncio.StreamWriter] = set()
-        self.port = 0
-
-    async def cut(self) -> None:
-        """Break every connection and take no new one."""
-        self._open = False
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-    def mend(self) -> None:
-        """Take connections again."""
-        self._open = True
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one connection through."""
-        if not self._open:
-            writer.transport.abort()
-            return
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
-        self._writers |= {writer, far_writer}
-        await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer), return_exceptions=True)
-        self._writers -= {writer, far_writer}
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError, OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
-@contextlib.asynccontextmanager
-async def line_before(world: World) -> AsyncIterator[Line]:
-    """Put a line between the database and the workers that are started from now on."""
-    config = yaml.safe_load(world.config_file.read_text())
-    line = Line(int(config["postgres"]["port"]))
-    server = await asyncio.start_server(line.serve, "127.0.0.1", 0)
-    line.port = server.sockets[0].getsockname()[1]
-    world.config_file.write_text(yaml.safe_dump({**config, "postgres": {**config["postgres"], "port": line.port}}))
-    try:
-        yield line
-    finally:
-        line.mend()
-        server.close()
 
 
 async def test_the_database_is_cut_off_for_a_while_and_every_task_ends_once(world) -> None:
@@ -130,6 +79,92 @@ async def test_a_cancel_wins_over_a_retry_that_is_due(world) -> None:
     assert not world.tools.effects
 
 
+async def test_a_cancel_in_the_instant_in_which_the_step_fails_wins(world) -> None:
+    user = world.client()
+    asked, cancelled = threading.Event(), threading.Event()
+
+    def script(request):
+        asked.set()
+        cancelled.wait(30)
+        return ScriptedReply(status=503)
+
+    world.model.script = script
+    async with world.worker(tries=1, retry_base_s=0.05, heartbeat_s=1):
+        task = await user.submit("use:mes__takt A")
+        await asyncio.to_thread(asked.wait, 30)
+        assert (await user.cancel(task.id)).state == S.TASK_STATE_CANCELLING
+        cancelled.set()
+        ended = await user.ended(task.id)
+    assert (ended.state, ended.attempt) == (S.TASK_STATE_CANCELLED, 1)
+    assert not world.tools.effects
+
+
+async def test_a_deadline_stands_over_a_kill_and_is_seen_to_its_end(world) -> None:
+    user = world.client()
+    world.tools.hold = asyncio.Event()
+    process = await world.worker_process()
+    task = await user.submit("use:mes__takt A")
+    await eventually(lambda: _is(world.tools.effects["mes.takt"] == 1))
+    await admin_execute(world.database, "UPDATE harness.tasks SET deadline_time = clock_timestamp() + interval '2 s'")
+    before = await user.get(task.id)
+    process.kill()
+    await process.wait()
+    async with world.worker():
+        taken = await user.until(task.id, lambda t: t.lease_epoch == 2)
+        assert taken.deadline_time == before.deadline_time
+        await asyncio.sleep(2)  # the time that is left
+        world.tools.hold.set()
+        ended = await user.ended(task.id)
+    assert (ended.state, ended.error_code) == (S.TASK_STATE_DEAD, "limit_seconds")
+    assert ended.deadline_time == before.deadline_time
+    assert world.tools.effects == {"mes.takt": 1}
+    (call,) = [step for step in await user.steps(task.id) if step.kind == tasks_pb2.STEP_KIND_TOOL_CALL]
+    assert b"UNKNOWN" in call.output_json, "its answer came too late to be known"
+
+
+async def test_after_a_sigterm_and_a_kill_only_what_still_ran_is_tried_again(world) -> None:
+    user = world.client()
+    world.tools.hold = asyncio.Event()
+    process = await world.worker_process(drain_s=60)
+    long = await user.submit("use:mes__takt A")
+    await eventually(lambda: _is(world.tools.effects["mes.takt"] == 1))
+    world.model.script = lambda request: ScriptedReply(content="brief", delay_s=1.0)
+    brief = await user.submit("hello", "plain")
+    await user.until(brief.id, lambda t: t.state == S.TASK_STATE_THINKING)
+    process.terminate()
+    assert (await user.ended(brief.id)).output == "brief", "its step ends while the worker drains"
+    process.kill()
+    await process.wait()
+    world.model.script = takt_script
+    world.tools.hold.set()
+    async with world.worker():
+        ended = await user.ended(long.id)
+    assert (ended.state, ended.attempt) == (S.TASK_STATE_SUCCEEDED, 2)
+    assert (await user.get(brief.id)).attempt == 1
+    assert world.tools.effects == {"mes.takt": 1}
+
+
+async def test_a_worker_takes_over_no_more_than_it_has_room_for(world) -> None:
+    user = world.client()
+    world.tools.hold = asyncio.Event()
+    gone, left = [await world.worker_process(name=name, concurrency=2) for name in ("gone", "left")]
+    tasks = [await user.submit(f"use:mes__takt L{n}") for n in range(8)]
+    await eventually(lambda: _is(world.tools.effects["mes.takt"] == 4))
+    before = {task.id: task.lease_epoch for task in [await user.get(task.id) for task in tasks]}
+    gone.kill()
+    await gone.wait()
+    await asyncio.sleep(2)  # sweeps pass; nobody has room
+    after = [await user.get(task.id) for task in tasks]
+    assert world.tools.effects["mes.takt"] == 4, "nothing was started beyond the two places that are taken"
+    assert {task.id: task.lease_epoch for task in after} == before, "and what runs was not started again"
+    world.tools.hold.set()
+    ended = [await user.ended(task.id, 60) for task in tasks]
+    assert {task.state for task in ended} == {S.TASK_STATE_SUCCEEDED}
+    assert world.tools.effects["mes.takt"] == len(tasks)
+    assert sorted(task.attempt for task in ended) == [1] * 6 + [2] * 2
+    assert left.returncode is None
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a file system of its own that is soon full."""
@@ -163,7 +198,8 @@ async def test_a_full_disk_stops_tasks_and_with_room_they_end_once(small_disk, t
                 while file.write(b"0" * 65_536):
                     file.flush()
             world.tools.hold.set()
-            await asyncio.sleep(3)  # steps end, and cannot be written down
+            await eventually(lambda: _is("DiskFull" in (tmp_path / "worker.log").read_text()))
+            assert S.TASK_STATE_SUCCEEDED not in {(await user.get(task.id)).state for task in tasks}
             ballast.unlink()
             ended = [await user.ended(task.id, 60) for task in tasks]
             assert {task.state for task in ended} == {S.TASK_STATE_SUCCEEDED}

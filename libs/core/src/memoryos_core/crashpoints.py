@@ -46,6 +46,8 @@ CRASH_POINTS: Final[dict[str, str]] = {
     "gateway.reconcile.after_lookup": "an upstream has said what became of a call, nothing is kept",
     "gateway.reconcile.before_commit": "a doubt is ended, not committed",
     "gateway.notice.after_send": "a notice is sent, its queue still names it",
+    "harness.request.before_commit": "a task is submitted, or changed by a person, not committed",
+    "harness.request.after_commit": "a task is submitted, or changed by a person, and the answer is not sent",
     "harness.step.before_journal": "a step is chosen, not journaled",
     "harness.step.after_started": "STARTED is journaled, nothing is done",
     "harness.step.after_effect": "the step is done, DONE is not journaled",

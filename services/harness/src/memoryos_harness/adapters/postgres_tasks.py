@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from memoryos_audit import Actor, AuditEvent, Kind, record
+from memoryos_core.crashpoints import crash_point
 from memoryos_core.ids import IdSource
 from memoryos_core.scope import Scope
 from memoryos_postgres import Database
@@ -51,6 +52,9 @@ class PostgresTasks:
                 await insert_task(tx, self._sealed, scope, task, place)
                 record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
+            await tx.run_deferred()
+            crash_point("harness.request.before_commit")
+        crash_point("harness.request.after_commit")
         return await self.get(scope, task_id)
 
     async def get(self, scope: Scope, task_id: str) -> Task:
@@ -98,6 +102,9 @@ class PostgresTasks:
             if stored is None:
                 await change(tx)
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
+            await tx.run_deferred()
+            crash_point("harness.request.before_commit")
+        crash_point("harness.request.after_commit")
         return await self.get(scope, task_id)
 
     async def list(self, scope: Scope, which: TaskFilter, *, after: TaskListPlace | None, limit: int) -> TaskPage:

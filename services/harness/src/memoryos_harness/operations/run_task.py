@@ -245,10 +245,10 @@ async def _steps(run: TaskRun) -> None:
     await bind_memory(run)
     window = await _load_history(run)
     while True:
-        if run.stop.is_set():
+        action = next_action(run.claim.agent, run.steps, run.used, window)
+        if run.stop.is_set() and not isinstance(action, Respond):  # an answer that is there is given
             await journal.release(lease)
             return
-        action = next_action(run.claim.agent, run.steps, run.used, window)
         if run.seconds_left <= 0 and not isinstance(action, Respond):
             raise TaskDies(LIMIT_SECONDS, f"The task reached its limit of {run.claim.agent.limits.seconds} seconds.")
         match action:
