@@ -52,7 +52,6 @@ class PostgresTasks:
                 await insert_task(tx, self._sealed, scope, task, place)
                 record(tx, _audit(Kind.TASK_STARTED, scope, task_id, task.session_id, request.rpc, task.agent.version))
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
-            await tx.run_deferred()
             crash_point("harness.request.before_commit")
         crash_point("harness.request.after_commit")
         return await self.get(scope, task_id)
@@ -102,7 +101,6 @@ class PostgresTasks:
             if stored is None:
                 await change(tx)
                 await self._idempotency.finish(tx, scope, request.rpc, request.request_id, task_id.encode())
-            await tx.run_deferred()
             crash_point("harness.request.before_commit")
         crash_point("harness.request.after_commit")
         return await self.get(scope, task_id)
