@@ -81,6 +81,7 @@ async def airline(data: Path, limit: int | None = None) -> Replayed:
         "name": "airline",
         "instructions": str(traces[0]["traj"][0]["content"])[:32_000],
         "skills": tools,
+        "may_repeat": tools,  # the recorded agent asked for some calls again
         "limits": {"steps": 200, "calls": 100, "seconds": 600},
     }
     gate = asyncio.Semaphore(AT_ONCE)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from memoryos.harness.v1 import tasks_pb2
-from memoryos_harness.domain.actions import Die, Purpose, Respond, Stop
+from memoryos_harness.domain.actions import Purpose, Respond, Stop
 from memoryos_harness.domain.agents import Agent, Limits
 from memoryos_harness.domain.journal_forms import purpose_of, said_to_model, stop_of, tools_of
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind
@@ -161,12 +161,6 @@ def test_a_plan_goes_on_to_its_verdict() -> None:
     assert outcomes(run) == ["SUCCEEDED", "REPEATED"]
 
 
-def test_a_model_that_asks_for_tools_it_is_not_offered_still_ends() -> None:
-    run = Simulation(agent(limits=Limits(steps=40)), lambda count, purpose: calls(("a__b", {"x": 1})), lambda s, n: OK)
-    assert isinstance(run.run(), Die)
-    assert outcomes(run).count("SUCCEEDED") == 1
-
-
 async def test_a_model_that_insists_has_its_effect_once_and_the_user_an_answer(world) -> None:
     def script(request):
         if request.get("tools"):
@@ -184,3 +178,13 @@ async def test_a_model_that_insists_has_its_effect_once_and_the_user_an_answer(w
     assert world.tools.effects == {"refund.pay": 1}
     told = json.loads(ended.output)
     assert (told["status"], told["answer"]["result"]["asked"]) == ("repeated", {"line": "O-1007"})
+
+
+async def test_a_model_that_never_answers_ends_before_its_limits(world) -> None:
+    world.model.script = lambda request: call("mes__takt", line="A")
+    user = world.client()
+    async with world.worker():
+        task = await user.submit("for ever")
+        ended = await user.ended(task.id)
+    assert (ended.state, ended.error_code) == (tasks_pb2.TASK_STATE_DEAD, "same_answers")
+    assert world.tools.effects == {"mes.takt": 1}

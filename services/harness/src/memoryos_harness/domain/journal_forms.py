@@ -31,8 +31,8 @@ from memoryos_harness.domain.tool_names import skills_by_tool_name
 
 ANSWERS: Final = frozenset({StepKind.TOOL_CALL, StepKind.CHILD_TASK, StepKind.HAND_OFF})
 """Steps whose outcome is the answer of a call that the model asked for."""
-
-
+MODEL_REPLY_INVALID: Final = "model_reply_invalid"
+"""Error of a model call whose reply is of no use."""
 RECALL_SESSIONS: Final = "sessions"
 """Target of the step that recalls the user's own conversations."""
 

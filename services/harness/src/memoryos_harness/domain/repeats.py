@@ -19,6 +19,7 @@ from memoryos_core.errors import InvalidField
 from memoryos_harness.domain.actions import Stop, ToolRequest
 from memoryos_harness.domain.agents import Agent
 from memoryos_harness.domain.journal_forms import (
+    MODEL_REPLY_INVALID,
     as_object,
     code_of,
     fell_back,
@@ -34,6 +35,7 @@ from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 
 RESULT_INVALID: Final = "result_invalid"
+SAME_ANSWERS: Final = "same_answers"
 
 
 def answered_before(agent: Agent, steps: Sequence[Step], request: ToolRequest, skill: str) -> Step | None:
@@ -52,6 +54,15 @@ def only_repeats(steps: Sequence[Step], reply: Step) -> bool:
     answers = [step for step in steps if step.kind is StepKind.TOOL_CALL and position_of(step)[0] == reply.sequence]
     requests = {(request.model_step, request.index) for request in tool_requests(reply)}
     return bool(requests) and requests == {position_of(s) for s in answers if stop_of(s) is Stop.REPEATED}
+
+
+def refusals_to_answer(steps: Sequence[Step], reply: Step) -> int:
+    """Count the model calls since this reply that gave nothing usable, such as a call of a tool that is not offered."""
+    return sum(
+        step.kind is StepKind.MODEL_CALL and as_object(step.output).get("error") == MODEL_REPLY_INVALID
+        for step in steps
+        if step.sequence > reply.sequence
+    )
 
 
 def equal_calls(steps: Sequence[Step], request: ToolRequest, skill: str) -> list[Step]:

@@ -10,7 +10,7 @@ from memoryos_models.errors import ModelContextExceeded, ModelRejected, ModelRep
 from memoryos_models.ports import ChatReply, ChatRequest, FinishReason
 
 from memoryos_harness.domain.actions import Purpose
-from memoryos_harness.domain.journal_forms import purpose_of, reply_output
+from memoryos_harness.domain.journal_forms import MODEL_REPLY_INVALID, purpose_of, reply_output
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.window import CONTEXT_EXCEEDED
 from memoryos_harness.operations.task_run import AttemptFailed, TaskDies, TaskRun
@@ -45,7 +45,7 @@ async def complete_chat(run: TaskRun, step: Step, request: ChatRequest) -> ChatR
         except ModelUnavailable as error:
             failure = AttemptFailed("model_unavailable", "The model does not answer.", error.retry_after_s)
         except ModelReplyInvalid:
-            failure = AttemptFailed("model_reply_invalid", "The model's answer was not whole.")
+            failure = AttemptFailed(MODEL_REPLY_INVALID, "The model's answer was not whole.")
         except ModelContextExceeded:
             await run.fail_step(step, CONTEXT_EXCEEDED)
             return None
@@ -66,7 +66,7 @@ def _unusable(step: Step, reply: ChatReply) -> tuple[str, str] | None:
     if reply.finish_reason in _UNUSABLE:
         return _UNUSABLE[reply.finish_reason]
     if reply.tool_calls and purpose_of(step) is not Purpose.ACT:
-        return "model_reply_invalid", "The model asked for a tool where it was offered none."
+        return MODEL_REPLY_INVALID, "The model asked for a tool where it was offered none."
     if not reply.tool_calls and not reply.content.strip():
         return "model_reply_empty", "The model answered nothing."
     if len(canonical_json(reply_output(reply))) > REPLY_BYTES_MAX:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from memoryos_harness.domain.actions import Action, AskModel
+from memoryos_harness.domain.actions import Action, AskModel, Die
 from memoryos_harness.domain.agents import Agent
-from memoryos_harness.domain.answers import asked_to_answer, final_answer
+from memoryos_harness.domain.answers import MISTAKES_MAX, asked_to_answer, final_answer
 from memoryos_harness.domain.journal_forms import last_model_step, tool_requests
-from memoryos_harness.domain.repeats import only_repeats
+from memoryos_harness.domain.repeats import SAME_ANSWERS, only_repeats, refusals_to_answer
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.turns import next_in_turn
 
@@ -26,4 +26,8 @@ def react(agent: Agent, steps: Sequence[Step]) -> Action:
     action = next_in_turn(agent, steps, last)
     if action is not None:
         return action
-    return asked_to_answer(agent, _REPEATED) if only_repeats(steps, last) else AskModel()
+    if not only_repeats(steps, last):
+        return AskModel()
+    if refusals_to_answer(steps, last) > MISTAKES_MAX:
+        return Die(SAME_ANSWERS, "The model went on asking for tools when it had only to answer.")
+    return asked_to_answer(agent, _REPEATED)
