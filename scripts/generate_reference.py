@@ -1,4 +1,4 @@
-"""Writes docs/reference/{api,configuration,crash-points,errors}.md from protos, code and the registry.
+"""Writes docs/reference/{agents,api,configuration,crash-points,errors}.md from protos, code and the registry.
 
 `--check` writes nothing and exits 1 when a page is out of date.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,9 @@ from memoryos.type.v1 import field_pb2
 from memoryos_core.config import Section
 from memoryos_core.crashpoints import CRASH_POINTS
 from memoryos_core.sections import installed_sections
+from memoryos_harness.agent_schema import agent_schema_text
 from pydantic_core import PydanticUndefined
+from reference_agents import agents_page
 from reference_errors import errors_page
 
 ROOT = Path(__file__).parent.parent
@@ -178,6 +181,7 @@ def main() -> int:
     check = parser.parse_args().check
     stale = []
     for name, page in (
+        ("agents.md", agents_page(json.loads(agent_schema_text()))),
         ("api.md", api_page()),
         ("configuration.md", configuration_page()),
         ("crash-points.md", crash_points_page()),

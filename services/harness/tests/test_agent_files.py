@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,19 @@ def test_release_and_back_by_the_tool(folder) -> None:
         assert code == 1
         assert "error" in found
     assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def test_releases_made_at_once_are_all_kept(folder) -> None:
+    names = [f"agent{n}" for n in range(6)]
+    for name in names:
+        write(folder, f"{name}.yaml", {"name": name, "instructions": "one"})
+        write(folder, f"{name}/v2.yaml", {"name": name, "instructions": "two"})
+    with ThreadPoolExecutor(len(names)) as pool:
+        done = list(pool.map(lambda name: tool("release", str(folder), name, "v2", "--percent", "100"), names))
+    assert [code for code, _ in done] == [0] * len(names)
+    files = AgentFiles.load(folder)
+    assert [files.find(name, who("u1")).label for name in names] == ["v2"] * len(names)
+    assert not list(folder.glob(".*"))
 
 
 def test_lint_says_what_is_wrong_and_where(folder, tmp_path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
-from .conftest import ANSWER, Deployment
+from .conftest import ANSWER, Deployment, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 PATH = "/tenants/acme/memory/episodic/commands"
@@ -233,3 +234,36 @@ def test_control_characters_of_others_do_not_reach_the_terminal(deployment: Depl
     assert "\x1b" not in shown
     assert "\\u001b[31m" in shown
     assert deployment.json("mem", "get", item)["content"] == "red \x1b[31m\u202e alert"
+
+
+def test_agents_are_listed_released_and_taken_back(deployment: Deployment) -> None:
+    folder = deployment.data / "agents"
+    file, second = folder / "clerk.yaml", folder / "clerk" / "v2.yaml"
+    second.parent.mkdir()
+    try:
+        file.write_text("name: clerk\ndescription: 收发 clerk\ninstructions: one\n", encoding="utf-8")
+        second.write_text("name: clerk\ninstructions: two\n", encoding="utf-8")
+        assert deployment.mos("agent", "lint", str(folder)).returncode == 0
+        until(lambda: "clerk" in {one["name"] for one in deployment.json("agent", "list")["agents"]})
+        assert "收发 clerk" in deployment.mos("agent", "list").stdout
+        assert deployment.mos("agent", "release", "clerk", "v2").returncode == 2, "it is not said who gets it"
+        assert deployment.json("agent", "release", "clerk", "v2", "--all")["releases"][0]["percent"] == 100
+        until(lambda: deployment.json("agent", "show", "clerk")["definition"]["instructions"] == "two")
+        assert "v2" in deployment.mos("agent", "show", "clerk").stdout
+        deployment.json("agent", "back", "clerk")
+        until(lambda: deployment.json("agent", "show", "clerk")["definition"]["instructions"] == "one")
+        unknown = deployment.mos("agent", "release", "clerk", "v9", "--all")
+        assert (unknown.returncode, "no version 'v9'" in unknown.stderr) == (9, True)
+        assert deployment.mos("agent", "show", "nobody").returncode == 3
+
+        file.write_text("name: clerk\ninstructions: one\nlimit: {}\n", encoding="utf-8")
+        until(lambda: "clerk.yaml: limit" in deployment.json("agent", "list")["files_fault"])
+        assert "the last good ones stand" in deployment.mos("agent", "list").stdout
+        assert deployment.json("agent", "show", "clerk")["definition"]["instructions"] == "one"
+        wrong = deployment.mos("agent", "lint", str(folder))
+        assert (wrong.returncode, "clerk.yaml:3" in wrong.stdout) == (9, True)
+    finally:
+        shutil.rmtree(second.parent)
+        file.unlink(missing_ok=True)
+        (folder / "releases.yaml").unlink(missing_ok=True)
+        until(lambda: not deployment.json("agent", "list")["files_fault"])

@@ -34,6 +34,14 @@ class Agent:
     releases: tuple[AgentRelease, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentList:
+    """The agents by name, and what is wrong with their files now ("" when nothing is): the last good ones stand."""
+
+    agents: tuple[Agent, ...]
+    files_fault: str
+
+
 class Agents:
     """Agents; made by `Client.agents`."""
 
@@ -41,11 +49,11 @@ class Agents:
         self._stub = stub
         self._invocation = invocation
 
-    async def list(self, *, timeout_s: float | None = None) -> tuple[Agent, ...]:
+    async def list(self, *, timeout_s: float | None = None) -> AgentList:
         """Give the agents by name."""
         request = agents_pb2.ListAgentsRequest()
         answer = await self._invocation.unary(self._stub.ListAgents, request, timeout_s=timeout_s)
-        return tuple(agent(message) for message in answer.agents)
+        return AgentList(agents=tuple(agent(message) for message in answer.agents), files_fault=answer.files_fault)
 
     async def get(self, name: str, *, timeout_s: float | None = None) -> Agent:
         """Give one agent with its definition and how its versions are released, or raise NotFound."""

@@ -8,11 +8,13 @@ back DIR NAME             the releases of before the last change
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +25,10 @@ from memoryos_harness.adapters.agent_files import (
     PROMPT_KEY,
     RELEASES_FILE,
     AgentFileInvalid,
+    check_releases,
+    files_of,
     read_agent,
+    read_agents,
     read_releases,
 )
 from memoryos_harness.domain.agents import Agent
@@ -61,7 +66,12 @@ def _run(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     if options.command == "lint":
         remarks = list(lint(options.folder, options.skills))
         return {"remarks": remarks}, int(bool(remarks))
-    agents = _agents(options.folder)
+    with _alone(options.folder):
+        return _change(options)
+
+
+def _change(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    agents = read_agents(options.folder)
     if options.name not in agents:
         return {"error": f"there is no agent {options.name}"}, 1
     current = dict(read_releases(options.folder, agents))
@@ -78,8 +88,20 @@ def _run(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     return {"agent": options.name, "releases": [release.model_dump() for release in mine.releases]}, 0
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let nobody else change the releases meanwhile: two at once would both start from the same state."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def write_releases(folder: Path, file: ReleasesFile, agents: Mapping[str, Mapping[str, Agent]]) -> None:
     """Write the releases whole or not at all; a state that would not be taken is not written."""
+    check_releases(folder / RELEASES_FILE, file.agents, agents)
     part = folder / f".{RELEASES_FILE}.{os.getpid()}.part"
     try:
         text = yaml.safe_dump(file.model_dump(mode="json"), allow_unicode=True, sort_keys=True)
@@ -88,7 +110,6 @@ def write_releases(folder: Path, file: ReleasesFile, agents: Mapping[str, Mappin
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(part, folder / RELEASES_FILE)
-        read_releases(folder, agents)
     finally:
         part.unlink(missing_ok=True)
 
@@ -96,11 +117,12 @@ def write_releases(folder: Path, file: ReleasesFile, agents: Mapping[str, Mappin
 def lint(folder: Path, skills: Path | None) -> Iterator[dict[str, Any]]:
     """Give what is wrong with the files of a folder, each with the place and the sentence to mend it."""
     agents: dict[str, dict[str, Agent]] = {}
-    for path in _files(folder):
+    own, labelled = files_of(folder)
+    for path in (*own, *labelled):
         try:
             agent = read_agent(path, root=None if path.parent == folder else folder)
         except AgentFileInvalid as error:
-            yield _remark(path, "", str(error).removeprefix(f"{path}: "), "file")
+            yield _remark(path, error.key, str(error).removeprefix(f"{path}: "), "file")
             continue
         agents.setdefault(agent.name, {})["" if path.parent == folder else path.stem] = agent
         yield from _of_agent(path, agent, _names(skills))
@@ -172,19 +194,6 @@ def _leads_back(start: str, agents: Mapping[str, Mapping[str, Agent]]) -> bool:
         if start in further:
             return True
     return False
-
-
-def _agents(folder: Path) -> dict[str, dict[str, Agent]]:
-    found: dict[str, dict[str, Agent]] = {}
-    for path in _files(folder):
-        agent = read_agent(path, root=None if path.parent == folder else folder)
-        found.setdefault(agent.name, {})["" if path.parent == folder else path.stem] = agent
-    return found
-
-
-def _files(folder: Path) -> list[Path]:
-    found = [*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("*/*.yaml"), *folder.glob("*/*.yml")]
-    return sorted(path for path in found if path.name != RELEASES_FILE)
 
 
 def _names(skills: Path | None) -> frozenset[str] | None:

@@ -46,10 +46,12 @@ async def list_agents(caller: Caller) -> None:
     async with caller.client() as client:
         found = await client.agents.list()
     if caller.output.as_json:
-        caller.output.value([asdict(one) for one in found])
+        caller.output.value(asdict(found))
         return
-    rows = [(one.name, one.label or "-", one.version[:12], short(one.description, 80)) for one in found]
+    rows = [(one.name, one.label or "-", one.version[:12], short(one.description, 80)) for one in found.agents]
     caller.output.table(["agent", "label", "version", "description"], rows, empty="no agent file")
+    if found.files_fault:
+        caller.output.line(f"the files are wrong, the last good ones stand: {found.files_fault}", style="yellow")
 
 
 async def show(caller: Caller, name: Name) -> None:

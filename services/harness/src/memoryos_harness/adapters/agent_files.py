@@ -15,7 +15,7 @@ import yaml
 from memoryos_core.tokens import Identity
 from pydantic import BaseModel, ValidationError
 
-from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.agents import Agent, tuples
 from memoryos_harness.domain.releases import AgentReleases, KnownAgent, Release, ReleasesFile, label_for
 from memoryos_harness.errors import AgentNotFound
 
@@ -31,7 +31,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class AgentFileInvalid(Exception):
-    """An agent file is wrong; the message names file, field and what is expected."""
+    """An agent file is wrong; the message names file, field and what is expected. `key` is the field, "" for none."""
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -135,11 +139,22 @@ def _stamp_of(folder: Path) -> object:
     return tuple(found)
 
 
+def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Give the agents' own files, and those of their other versions."""
+    own = sorted(p for p in (*folder.glob("*.yaml"), *folder.glob("*.yml")) if p.name != RELEASES_FILE)
+    return own, sorted((*folder.glob("*/*.yaml"), *folder.glob("*/*.yml")))
+
+
 def _read(folder: Path) -> _State:
+    agents = read_agents(folder)
+    return _State(agents, read_releases(folder, agents))
+
+
+def read_agents(folder: Path) -> Mapping[str, Mapping[str, Agent]]:
+    """Give the agents of a folder by name and label, "" for their own file; raise AgentFileInvalid for a wrong file."""
     if not folder.is_dir():
         raise AgentFileInvalid(f"{folder} is no folder of agent files")
-    own = sorted(p for p in (*folder.glob("*.yaml"), *folder.glob("*.yml")) if p.name != RELEASES_FILE)
-    labelled = sorted((*folder.glob("*/*.yaml"), *folder.glob("*/*.yml")))
+    own, labelled = files_of(folder)
     if len(own) + len(labelled) > FILES_MAX:
         raise AgentFileInvalid(f"{folder} holds more than {FILES_MAX} agent files")
     agents: dict[str, dict[str, Agent]] = {}
@@ -155,7 +170,7 @@ def _read(folder: Path) -> _State:
         if path.stem in agents[agent.name]:
             raise AgentFileInvalid(f"{path}: the version {path.stem} of {agent.name} has two files")
         agents[agent.name][path.stem] = agent
-    return _State(agents, read_releases(folder, agents))
+    return agents
 
 
 def read_releases(folder: Path, agents: Mapping[str, Mapping[str, Agent]]) -> Mapping[str, AgentReleases]:
@@ -164,11 +179,18 @@ def read_releases(folder: Path, agents: Mapping[str, Mapping[str, Agent]]) -> Ma
     if not path.is_file():
         return {}
     found = _checked(path, ReleasesFile, _document(path)).agents
-    for name, of_agent in found.items():
+    check_releases(path, found, agents)
+    return found
+
+
+def check_releases(
+    path: Path, releases: Mapping[str, AgentReleases], agents: Mapping[str, Mapping[str, Agent]]
+) -> None:
+    """Raise AgentFileInvalid for a version that has no file."""
+    for name, of_agent in releases.items():
         for release in of_agent.releases:
             if release.label not in agents.get(name, {}):
                 raise AgentFileInvalid(f"{path}: the agent {name} has no version {release.label!r}")
-    return found
 
 
 def read_agent(path: Path, *, root: Path | None = None) -> Agent:
@@ -199,18 +221,12 @@ def _document(path: Path) -> Any:
 
 def _checked(path: Path, model: type[M], document: Any) -> M:
     try:
-        return model.model_validate(_tuples(document))
+        return model.model_validate(tuples(document))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise AgentFileInvalid(f"{path}: {where}: {first['msg']}") from None
-
-
-def _tuples(value: Any) -> Any:
-    """Give `value` with tuples for lists: strict pydantic takes no list for a tuple."""
-    if isinstance(value, dict):
-        return {key: _tuples(inner) for key, inner in value.items()}
-    return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
+        key = next((part for part in reversed(first["loc"]) if isinstance(part, str)), "")
+        raise AgentFileInvalid(f"{path}: {where}: {first['msg']}", key=key) from None
 
 
 def _prompt(root: Path, path: Path, name: Any) -> str:

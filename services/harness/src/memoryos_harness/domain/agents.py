@@ -174,15 +174,15 @@ class Agent(_Strict):
     @classmethod
     def of(cls, definition: JsonValue) -> Agent:
         """Give the agent of a definition kept earlier."""
-        return cls.model_validate(_tuples(definition))
+        return cls.model_validate(tuples(definition))
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
     """Give `value` with tuples for lists: strict pydantic takes no list for a tuple."""
     if isinstance(value, dict):
-        return {key: _tuples(inner) for key, inner in value.items()}
+        return {key: tuples(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return tuple(_tuples(inner) for inner in value)
+        return tuple(tuples(inner) for inner in value)
     return value
 
 
