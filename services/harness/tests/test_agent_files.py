@@ -194,7 +194,7 @@ def test_lint_says_what_is_wrong_and_where(folder, tmp_path) -> None:
     by_rule = {(Path(r["file"]).name, r["rule"], r["line"]) for r in found["remarks"]}
     assert {
         ("helper.yaml", "skill", 6), ("helper.yaml", "hidden", 2), ("helper.yaml", "agent", 7),
-        ("helper.yaml", "schema", 8), ("helper.yaml", "cycle", 7), ("broken.yaml", "file", 1),
+        ("helper.yaml", "schema", 8), ("helper.yaml", "cycle", 7), ("broken.yaml", "file", 2),
     } <= by_rule  # fmt: skip
     assert ("far.yaml", "schema") in {(name, rule) for name, rule, _ in by_rule}
 
