@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import subprocess
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from memoryos.harness.v1 import tasks_pb2
 from memoryos_models.scripted import ScriptedReply
-from memoryos_postgres import PostgresSection, roles
-from memoryos_postgres.bootstrap import bootstrap
-from memoryos_postgres.embedded import EmbeddedPostgres
-from memoryos_postgres.migrate import installed_folders, migrate
-from memoryos_testing.postgres import Clone, admin_execute
+from memoryos_testing.postgres import admin_execute
+from memoryos_testing.small_disk import database_on_small_disk
 
 from .line import line_before
 from .world import eventually, make_world, serving, takt_script
@@ -165,45 +158,27 @@ async def test_a_worker_takes_over_no_more_than_it_has_room_for(world) -> None:
     assert left.returncode is None
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system of its own that is soon full."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=192m", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("no right to mount a small file system here: a full disk cannot be made")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
 @pytest.mark.chaos
 @pytest.mark.timeout(300)
-async def test_a_full_disk_stops_tasks_and_with_room_they_end_once(small_disk, tmp_path) -> None:
-    with EmbeddedPostgres(small_disk) as server:
-        await bootstrap(server.admin_dsn(), "memoryos", tmp_path / "secrets")
-        section = PostgresSection(port=server.port, database="memoryos", secrets_dir=tmp_path / "secrets")
-        await migrate(section.dsn(roles.OWNER), installed_folders(["core", "harness"]))
-        database = Clone(section, server.admin_dsn("memoryos"))
-        async with make_world(tmp_path, database) as world, serving(world):
-            user = world.client()
-            world.tools.hold = asyncio.Event()
-            await world.worker_process(retry_base_s=0.5, retry_max_s=5)
-            tasks = [await user.submit(f"use:mes__takt L{n}") for n in range(4)]
-            await eventually(lambda: _is(world.tools.effects["mes.takt"] >= 2))
-            ballast = small_disk / "ballast"
-            with contextlib.suppress(OSError), ballast.open("wb") as file:
-                while file.write(b"0" * 65_536):
-                    file.flush()
-            world.tools.hold.set()
-            await eventually(lambda: _is("DiskFull" in (tmp_path / "worker.log").read_text()))
-            assert S.TASK_STATE_SUCCEEDED not in {(await user.get(task.id)).state for task in tasks}
-            ballast.unlink()
-            ended = [await user.ended(task.id, 60) for task in tasks]
-            assert {task.state for task in ended} == {S.TASK_STATE_SUCCEEDED}
-            assert world.tools.effects["mes.takt"] == len(tasks)
+async def test_a_full_disk_stops_tasks_and_with_room_they_end_once(tmp_path) -> None:
+    async with (
+        database_on_small_disk(tmp_path, ["core", "harness"]) as disk,
+        make_world(tmp_path, disk.database) as world,
+        serving(world),
+    ):
+        user = world.client()
+        world.tools.hold = asyncio.Event()
+        await world.worker_process(retry_base_s=0.5, retry_max_s=5)
+        tasks = [await user.submit(f"use:mes__takt L{n}") for n in range(4)]
+        await eventually(lambda: _is(world.tools.effects["mes.takt"] >= 2))
+        disk.fill_up()
+        world.tools.hold.set()
+        await eventually(lambda: _is("DiskFull" in (tmp_path / "worker.log").read_text()))
+        assert S.TASK_STATE_SUCCEEDED not in {(await user.get(task.id)).state for task in tasks}
+        disk.make_room()
+        ended = [await user.ended(task.id, 60) for task in tasks]
+        assert {task.state for task in ended} == {S.TASK_STATE_SUCCEEDED}
+        assert world.tools.effects["mes.takt"] == len(tasks)
 
 
 async def _is(holds: bool) -> bool:
