@@ -46,6 +46,31 @@ async def test_statements_deferred_come_last_and_in_order(db):
         assert await tx.fetch_value("SELECT response FROM core.idempotency") == b"12"
 
 
+async def test_what_is_deferred_to_the_last_comes_last_and_once(db):
+    append = "UPDATE core.idempotency SET response = response || %s WHERE tenant = 'acme'"
+    insert = (
+        "INSERT INTO core.idempotency (tenant, principal, rpc, request_id, body_hmac, response)"
+        " VALUES ('acme', 'p', 'r', 'i', 'h', '')"
+    )
+    for committed_by_read in (False, True):
+        async with db.tenant("acme") as tx:
+            await tx.execute("DELETE FROM core.idempotency")
+            tx.defer_last(append, (b"x",))
+            tx.defer(insert)
+            tx.defer_last(append, (b"z",))
+            tx.defer("UPDATE core.idempotency SET response = response || %s", (b"1",))
+            if committed_by_read:
+                await tx.fetch_last("SELECT 1")
+        async with db.tenant("acme") as tx:
+            assert await tx.fetch_value("SELECT response FROM core.idempotency") == (b"1z")
+
+
+async def test_what_is_deferred_to_the_last_alone_is_a_transaction(db):
+    async with db.tenant("acme") as tx:
+        tx.defer_last(INSERT, key(1))
+    assert await count(db) == 1
+
+
 @pytest.mark.parametrize("binary", [False, True])
 async def test_bytes_arrive_as_they_are_alone_and_in_a_list(db, binary):
     values = [bytes(range(256)), b"\\'\\\\''\0", b""]

@@ -27,6 +27,7 @@ class Statements:
         self._settings = {f"memoryos.{name}": value for name, value in settings.items()}
         self._begun = False
         self._deferred: list[Statement] = []
+        self._last: dict[str, Statement] = {}
         self._next: dict[str, str | None] = {}
         self._planned: dict[str, str | None] = {}
 

@@ -49,6 +49,13 @@ class Tx(Statements):
         """Run a statement right before COMMIT, in the same round trip. Its error undoes the transaction."""
         self._deferred.append(Statement(query, params))
 
+    def defer_last(self, query: str, params: Params = None) -> None:
+        """Run a statement after all that is deferred, once however often it is asked for; the newest parameters count.
+
+        For what locks rows that others lock in another order: behind it this transaction waits for nobody.
+        """
+        self._last[query] = Statement(query, params)
+
     async def run_deferred(self) -> None:
         """Run what was deferred now, where what follows has to find it done."""
         if not self._deferred:
@@ -64,11 +71,11 @@ class Tx(Statements):
         """
         with translated():
             before = self._opening()
-            statements = [*before, Statement(query, params, binary), *self._deferred, COMMIT]
+            statements = [*before, Statement(query, params, binary), *self._deferred, *self._last.values(), COMMIT]
             results = await run_together(self._connection, statements)
         if results[-1].command_status != b"COMMIT":
             raise NotCommitted
-        self._begun, self._planned, self._deferred = False, {}, []
+        self._begun, self._planned, self._deferred, self._last = False, {}, [], {}
         self._committed()
         return rows_of(self._connection, results[len(before)])
 
@@ -83,15 +90,16 @@ class Tx(Statements):
         return self._connection
 
     async def _commit(self) -> None:
-        if not self._begun and not self._deferred:
+        deferred = [*self._deferred, *self._last.values()]
+        if not self._begun and not deferred:
             self._committed()
             return
         if self._begun and self._connection.info.transaction_status != TransactionStatus.INTRANS:
             raise NotCommitted
-        if not self._deferred:
+        if not deferred:
             self._next = {}
         with translated():
-            results = await run_together(self._connection, [*self._opening(), *self._deferred, COMMIT])
+            results = await run_together(self._connection, [*self._opening(), *deferred, COMMIT])
         if results[-1].command_status != b"COMMIT":  # the server answers ROLLBACK, without an error, to a failed one
             raise NotCommitted
         self._committed()

@@ -64,31 +64,40 @@ SELECT id, user_id, agent_chain, session_id, agent, agent_version, sealed_input,
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 
+-- name: look_at_claim
+-- Locks the task; `held` are the other tasks of the tenant that are held, at most as many as it has slots.
+SELECT state, (
+        SELECT count(*) FROM (
+            SELECT FROM harness.due_tasks AS due
+            WHERE due.tenant = core.tenant() AND due.task_id <> %(id)s AND due.holder IS NOT NULL
+            LIMIT %(slots)s
+        ) AS others
+    ) AS held
+FROM harness.tasks
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+FOR NO KEY UPDATE
+
 -- name: claim_task
 -- The compare-and-set that makes one worker the holder: of a task that nobody
 -- holds, whose lease ran out, or whose worker is gone (its session lock is free).
 -- The last two are attempts that died; the first claim and the one after FAILED,
 -- which is RETRY from then on, start one. A task at rest is not taken.
+-- The row was locked by a statement before: one that locks and changes would see
+-- columns of two versions of a row that somebody else has just changed.
 UPDATE harness.tasks
 SET lease_epoch = lease_epoch + 1,
     lease_holder = %(holder)s,
     lease_expire_time = clock_timestamp() + make_interval(secs => %(lease_s)s),
-    attempt = attempt + CASE WHEN attempt = 0 OR lease_holder IS NOT NULL OR was.state = 'FAILED' THEN 1 ELSE 0 END,
-    state = CASE WHEN was.state = 'FAILED' THEN 'RETRY' ELSE was.state END,
-    event_count = event_count + CASE WHEN was.state = 'FAILED' THEN 1 ELSE 0 END,
+    attempt = attempt + CASE WHEN attempt = 0 OR lease_holder IS NOT NULL OR state = 'FAILED' THEN 1 ELSE 0 END,
+    state = CASE WHEN state = 'FAILED' THEN 'RETRY' ELSE state END,
+    event_count = event_count + CASE WHEN state = 'FAILED' THEN 1 ELSE 0 END,
     stalled_attempts = stalled_attempts + CASE WHEN lease_holder IS NOT NULL THEN 1 ELSE 0 END,
     update_time = clock_timestamp()
-FROM (
-    SELECT id AS task_id, tasks.state
-    FROM harness.tasks
-    WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
-    FOR UPDATE
-) AS was
-WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = was.task_id
-    AND end_time IS NULL AND was.state <> 'PAUSED'
+WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
+    AND end_time IS NULL AND state <> 'PAUSED'
     AND (lease_holder IS NULL OR lease_expire_time <= clock_timestamp()
         OR pg_try_advisory_xact_lock_shared(harness.presence_key(lease_holder)))
-RETURNING lease_epoch, tasks.state, was.state = 'FAILED' AS tried_again, event_count, pause_requested,
+RETURNING lease_epoch, state, event_count, pause_requested,
     session_id, question_sequence, sealed_agent, sealed_grant, sealed_input, attempt,
     stalled_attempts, step_count, token_count, call_count, traceparent,
     update_time AS claim_time,
@@ -103,11 +112,13 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
 RETURNING state
 
 -- name: lock_task
+-- NO KEY: a second UPDATE of a child's row in one transaction looks at its parent's row (FOR KEY SHARE, by the foreign
+-- key), which must not wait for somebody who holds the parent and waits for the child.
 SELECT id, state, lease_epoch, stalled_attempts, pause_requested, lease_holder IS NOT NULL AS held,
     COALESCE(lease_expire_time > clock_timestamp(), false) AS live
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = %(id)s
-FOR UPDATE
+FOR NO KEY UPDATE
 
 -- name: move_task
 -- Every change that a worker makes to a task. The lease epoch is its fence: a
@@ -145,14 +156,14 @@ WHERE tenant = core.tenant() AND user_id = core.user_name() AND id = (
     FROM harness.tasks AS child
     WHERE child.tenant = core.tenant() AND child.user_id = core.user_name() AND child.id = %(id)s
 )
-FOR UPDATE
+FOR NO KEY UPDATE
 
 -- name: lock_children
 SELECT id, parent_task_id, state, lease_epoch, COALESCE(lease_expire_time > clock_timestamp(), false) AS live
 FROM harness.tasks
 WHERE tenant = core.tenant() AND user_id = core.user_name() AND parent_task_id = ANY(%(ids)s) AND end_time IS NULL
 ORDER BY id
-FOR UPDATE
+FOR NO KEY UPDATE
 
 -- name: living_children
 SELECT EXISTS (
@@ -321,25 +332,19 @@ WHERE NOT due.waits
 -- Claims of one tenant go one after the other: two at once would both see the last slot free.
 SELECT pg_advisory_xact_lock(hashtextextended('memoryos_harness.slots:' || core.tenant(), 0))
 
--- name: held_by_tenant
-SELECT count(*) FROM (
-    SELECT FROM harness.due_tasks
-    WHERE tenant = core.tenant() AND task_id <> %(task_id)s AND holder IS NOT NULL
-    LIMIT %(slots)s
-) AS held
-
 -- name: wait_for_slot
 UPDATE harness.due_tasks
 SET waits = true
 WHERE tenant = core.tenant() AND task_id = %(task_id)s AND holder IS NULL
 
--- name: give_slot
+-- name: give_slots
+-- Of the transaction's tenant: as many tasks as it has slots free, in the order of priority and age.
 WITH next AS (
     SELECT task_id
     FROM harness.due_tasks
-    WHERE tenant = core.tenant() AND waits AND harness.slots_free(core.tenant(), '', %(slots)s) > 0
+    WHERE tenant = core.tenant() AND waits
     ORDER BY priority DESC, due_time, task_id
-    LIMIT 1
+    LIMIT harness.slots_free(core.tenant(), '', %(slots)s)
     FOR UPDATE SKIP LOCKED
 ), given AS (
     UPDATE harness.due_tasks AS due
@@ -354,19 +359,24 @@ SELECT harness_queue.procrastinate_defer_jobs_v1(ARRAY[ROW(
 )]::harness_queue.procrastinate_job_to_defer_v1[])
 FROM given
 
--- name: give_slots
--- By the sweeper, of all tenants: as many as each has slots free, in the order of priority and age.
+-- name: give_all_slots
+-- The same by the sweeper, of all tenants.
+WITH next AS (
+    SELECT waiting.tenant, waiting.task_id
+    FROM (SELECT DISTINCT tenant FROM harness.due_tasks WHERE waits) AS one
+    CROSS JOIN LATERAL (
+        SELECT due.tenant, due.task_id
+        FROM harness.due_tasks AS due
+        WHERE due.tenant = one.tenant AND due.waits
+        ORDER BY due.priority DESC, due.due_time, due.task_id
+        LIMIT harness.slots_free(one.tenant, '', %(slots)s)
+        FOR UPDATE SKIP LOCKED
+    ) AS waiting
+)
 UPDATE harness.due_tasks AS due
 SET waits = false, quiet_until = clock_timestamp() + make_interval(secs => %(quiet_s)s)
-FROM (SELECT DISTINCT tenant FROM harness.due_tasks WHERE waits) AS one
-CROSS JOIN LATERAL (
-    SELECT waiting.tenant, waiting.task_id
-    FROM harness.due_tasks AS waiting
-    WHERE waiting.tenant = one.tenant AND waiting.waits
-    ORDER BY waiting.priority DESC, waiting.due_time, waiting.task_id
-    LIMIT harness.slots_free(one.tenant, '', %(slots)s)
-) AS next
-WHERE due.tenant = next.tenant AND due.task_id = next.task_id AND due.waits
+FROM next
+WHERE due.tenant = next.tenant AND due.task_id = next.task_id
 RETURNING due.tenant, due.task_id
 
 -- name: note_sweep
@@ -383,9 +393,17 @@ SELECT pg_advisory_lock(harness.presence_key(%(holder)s))
 
 -- name: due_of_gone_workers
 -- The lock of a worker that lives cannot be had; of one that is gone it can.
-UPDATE harness.due_tasks
+-- What somebody else is at is left to the next sweep: waiting for it could be waited for.
+WITH gone AS (
+    SELECT tenant, task_id
+    FROM harness.due_tasks
+    WHERE holder IS NOT NULL AND pg_try_advisory_xact_lock_shared(harness.presence_key(holder))
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE harness.due_tasks AS due
 SET due_time = clock_timestamp(), quiet_until = clock_timestamp(), holder = NULL
-WHERE holder IS NOT NULL AND pg_try_advisory_xact_lock_shared(harness.presence_key(holder))
+FROM gone
+WHERE due.tenant = gone.tenant AND due.task_id = gone.task_id
 
 -- name: wake_due
 -- Whoever locks a row first sends its wake-up; the other sweeper passes over it.

@@ -20,7 +20,7 @@ class PostgresDue:
             await tx.execute(QUERIES["due_of_gone_workers"])
         async with self._database.unscoped() as tx:
             rows = await tx.fetch_all(QUERIES["wake_due"], {"limit": limit, "quiet_s": quiet_s})
-            rows += await tx.fetch_all(QUERIES["give_slots"], {"slots": self._slots, "quiet_s": quiet_s})
+            rows += await tx.fetch_all(QUERIES["give_all_slots"], {"slots": self._slots, "quiet_s": quiet_s})
             for row in rows:
                 job = {"queue": QUEUE, "task_name": JOB, "after_s": 0.0}
                 tx.defer(QUERIES["defer_job"], {**job, "tenant": row["tenant"], "task_id": row["task_id"]})

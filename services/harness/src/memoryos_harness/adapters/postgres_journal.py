@@ -18,7 +18,7 @@ from memoryos_harness.adapters.task_rows import (
     WakeUp,
     Waking,
     add_event,
-    give_slot,
+    give_slots,
     owner_scope,
     read_step,
     wake,
@@ -58,20 +58,25 @@ class PostgresJournal:
     async def _take(self, scope: Scope, task_id: str, *, holder: str, lease_s: float) -> tuple[Lease, Row] | None:
         """Take the task. Short: other claims of the tenant wait for this transaction."""
         async with self._database.scoped(scope) as tx:
-            if not await self._has_slot(tx, task_id):
+            await tx.fetch_all(QUERIES["lock_slots"])
+            before = await tx.fetch_one(QUERIES["look_at_claim"], {"id": task_id, "slots": self._waking.slots})
+            if before is None:
+                return None
+            if before["held"] >= self._waking.slots:
+                tx.defer(QUERIES["wait_for_slot"], {"task_id": task_id})  # for its turn
                 return None
             row = await tx.fetch_one(QUERIES["claim_task"], {"id": task_id, "holder": holder, "lease_s": lease_s})
             if row is None:
                 return None
             user = scope.user
             lease = Lease(tenant=scope.tenant, user=user, task_id=task_id, epoch=row["lease_epoch"], holder=holder)
-            if row["tried_again"]:
+            if before["state"] == TaskState.FAILED:
                 add_event(tx, scope, task_id, row["event_count"], TaskState.RETRY)
             if row["pause_requested"]:
                 await self._moves.move(tx, lease, TaskState.PAUSED, held=False, parked=True)
                 return None
             tx.defer(QUERIES["set_due"], {"task_id": task_id, "after_s": lease_s, "holder": holder})
-            give_slot(tx, self._waking)  # the place in the queue that it had
+            give_slots(tx, self._waking)  # the place in the queue that it had
             return lease, row
 
     async def _open(self, lease: Lease, row: Row) -> Claim | None:
@@ -84,15 +89,6 @@ class PostgresJournal:
             except SealedKeyUnavailable:
                 await self._end_unreadable(tx, lease, TaskState(row["state"]))
                 return None
-
-    async def _has_slot(self, tx: Tx, task_id: str) -> bool:
-        """Tell whether the tenant may have one more task held; where it may not, the task waits for its turn."""
-        slots = self._waking.slots
-        await tx.fetch_all(QUERIES["lock_slots"])
-        if await tx.fetch_value(QUERIES["held_by_tenant"], {"task_id": task_id, "slots": slots}) < slots:
-            return True
-        tx.defer(QUERIES["wait_for_slot"], {"task_id": task_id})
-        return False
 
     async def heartbeat(self, lease: Lease, *, lease_s: float) -> TaskState:
         """See `TaskJournal.heartbeat`."""

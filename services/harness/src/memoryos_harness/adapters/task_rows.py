@@ -68,13 +68,13 @@ def wake(tx: Tx, scope: Scope, task_id: str, wake_up: WakeUp) -> None:
 def forget_due(tx: Tx, task_id: str, waking: Waking) -> None:
     """Let nobody be woken for a task that has ended or rests; its slot goes to the task that waits first."""
     tx.defer(QUERIES["clear_due"], {"task_id": task_id})
-    give_slot(tx, waking)
+    give_slots(tx, waking)
 
 
-def give_slot(tx: Tx, waking: Waking) -> None:
-    """Wake a worker for the task of the tenant that waits first, now that a slot is free."""
+def give_slots(tx: Tx, waking: Waking) -> None:
+    """Wake workers for the tasks of the tenant that wait first, as many as slots are free now."""
     job = {"queue": QUEUE, "task_name": JOB}
-    tx.defer(QUERIES["give_slot"], {**job, "quiet_s": waking.quiet_s, "slots": waking.slots})
+    tx.defer_last(QUERIES["give_slots"], {**job, "quiet_s": waking.quiet_s, "slots": waking.slots})
 
 
 async def read_task(tx: Tx, sealed: SealedColumns, scope: Scope, row: Row) -> Task:
