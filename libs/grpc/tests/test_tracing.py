@@ -223,6 +223,7 @@ async def test_a_caller_cannot_switch_tracing_off(site, memory_server, bearer, f
 async def test_without_one_good_traceparent_a_trace_starts(site, memory_server, bearer, headers):
     stub = memoryfs_pb2_grpc.MemoryFSStub(site.bare_channel(memory_server))
     await stub.Get(GET, metadata=(*bearer, *headers))
+    await until(lambda: ended_spans(site))
     (span,) = ended_spans(site).values()
     assert span.parent_id is None
     assert not span.failed
@@ -268,6 +269,7 @@ async def test_t3_refusals_are_errors_too(site, memory_server, bearer, request_,
     stub = memoryfs_pb2_grpc.MemoryFSStub(site.bare_channel(memory_server))
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Get(request_, metadata=bearer if token else ())
+    await until(lambda: ended_spans(site))
     (span,) = ended_spans(site).values()
     assert span.error_type == error
 
@@ -276,5 +278,6 @@ async def test_t3_a_peer_that_is_not_there(site):
     stub = memoryfs_pb2_grpc.MemoryFSStub(site.channels("tool-gateway").open("127.0.0.1:1", "memoryfs"))
     with subject_token("t"), pytest.raises(grpc.aio.AioRpcError):
         await stub.Get(GET, timeout=5)
+    await until(lambda: ended_spans(site))
     (span,) = ended_spans(site).values()
     assert (span.kind, span.error_type) == ("client", "UNAVAILABLE")

@@ -111,6 +111,27 @@ async def test_a_dead_child_is_a_failed_step_with_its_code_and_the_parent_goes_o
     assert states == [tasks_pb2.STEP_STATE_FAILED, tasks_pb2.STEP_STATE_DONE]
 
 
+async def test_a_sub_agent_is_asked_for_the_same_thing_once(world) -> None:
+    asked = {"task": say(use("mes.takt", "A"))}
+
+    def script(request):
+        if not request.get("tools"):
+            return "done"
+        if "You let others work" in request["messages"][0]["content"]:
+            return ScriptedReply(tool_calls=[ScriptedCall(name="agent__scout", arguments=asked)] * 2)
+        return family_script(request)
+
+    world.model.script = script
+    user = world.client()
+    ended = await run(world, user, "go")
+    assert (ended.state, ended.output) == (SUCCEEDED, "done")
+    assert world.tools.effects == {"mes.takt": 1}
+    told = [json.loads(json.loads(s.output_json)["content"]) for s in await user.steps(ended.id) if s.kind == CHILD]
+    assert [answer["status"] for answer in told] == ["ok", "refused", "repeated", "repeated"]
+    assert told[2]["answer"] == told[0]
+    assert len(await children(user, ended.id)) == 1
+
+
 HOSTILE = [
     ("agent__scout", {}),
     ("agent__scout", {"task": ""}),

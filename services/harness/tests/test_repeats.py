@@ -5,8 +5,8 @@ import json
 import pytest
 from memoryos.harness.v1 import tasks_pb2
 from memoryos_harness.domain.actions import Purpose, Respond, Stop
-from memoryos_harness.domain.agents import Agent, Limits
-from memoryos_harness.domain.journal_forms import purpose_of, said_to_model, stop_of, tools_of
+from memoryos_harness.domain.agents import Agent, Limits, OnFailure
+from memoryos_harness.domain.journal_forms import purpose_of, said_to_model, skill_of, stop_of, tools_of
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind
 from memoryos_harness.domain.prompt import conversation
 from memoryos_harness.domain.states import StepKind
@@ -72,6 +72,28 @@ def test_also_when_one_reply_asks_for_it_twice() -> None:
     run.run()
     assert outcomes(run) == ["SUCCEEDED", "REPEATED"]
     assert purpose_of(run.steps[-1]) is Purpose.ACT, "the first one was new: it may go on"
+
+
+def test_also_when_another_skill_did_it_in_its_place() -> None:
+    run = Simulation(
+        agent(on_failure={"*": OnFailure(retries=0, other_skills=("a.c",))}),
+        insists(),
+        lambda s, n: OK if skill_of(s) == "a.c" else failed("not_sent"),
+    )
+    assert run.run() == Respond("done")
+    assert [(skill_of(s), s.output["outcome"]) for s in run.steps if s.kind is StepKind.TOOL_CALL] == [
+        ("a.b", "FAILED"), ("a.c", "SUCCEEDED"), ("a.b", "REPEATED"),
+    ]  # fmt: skip
+
+
+def test_a_skill_does_not_stand_in_for_another_where_it_has_done_the_same_before() -> None:
+    run = Simulation(
+        agent(on_failure={"a.b": OnFailure(retries=0, other_skills=("a.c",))}),
+        lambda count, purpose: calls((("a__c", "a__b")[count], {"x": 1})) if count < 2 else says("done"),
+        lambda s, n: OK if skill_of(s) == "a.c" else failed("not_sent"),
+    )
+    run.run()
+    assert outcomes(run) == ["SUCCEEDED", "FAILED"]
 
 
 @pytest.mark.parametrize("before", [REFUSED, failed("upstream_status"), failed("not_sent", fallback=True)])

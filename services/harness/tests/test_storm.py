@@ -8,12 +8,11 @@ from collections import Counter
 
 import grpc
 import pytest
-import yaml
 from memoryos.harness.v1 import tasks_pb2
 from psycopg import AsyncConnection
 
 from .family import ask, family_script, say, use
-from .world import ENDED, IDS, Client, World, eventually, make_world, serving
+from .world import ENDED, IDS, Client, World, configure, eventually, make_world, serving
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 S = tasks_pb2.TaskState
@@ -27,9 +26,7 @@ SETTLED_S = 60.0
 @pytest.fixture
 async def world(tmp_path, database):
     async with make_world(tmp_path, database) as made:
-        config = yaml.safe_load(made.config_file.read_text())
-        config["harness"] |= {"tenant_concurrency": SLOTS, "concurrency": 4}
-        made.config_file.write_text(yaml.safe_dump(config))
+        configure(made, tenant_concurrency=SLOTS, concurrency=4)
         made.model.script = family_script
         async with serving(made):
             yield made

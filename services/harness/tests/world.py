@@ -347,6 +347,13 @@ def write_agents(folder: Path, agents: Mapping[str, Mapping[str, Any]] = AGENTS)
         (folder / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **definition}, allow_unicode=True))
 
 
+def configure(world: World, **section: Any) -> None:
+    """Set keys of the harness's section for servers and workers that are started from now on."""
+    config = yaml.safe_load(world.config_file.read_text())
+    config["harness"] |= section
+    world.config_file.write_text(yaml.safe_dump(config))
+
+
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[None]:
     """The harness server inside this process until the block ends."""

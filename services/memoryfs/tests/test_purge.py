@@ -273,6 +273,7 @@ async def test_what_was_made_from_an_item_goes_with_it(service):
     request = lifecycle_pb2.MergeRequest(path=alice.path, ids=sources, content="both", request_id="m-1")
     merged = (await alice.call("Merge", request)).item
     job = await purge(alice, request="p-1", ids=[sources[0]], path=alice.path)
+    assert merged.id not in await alice.list_ids()  # at once
     await ended(service, alice, job.id)
     assert set(await places_holding(service, sources[0], merged.id)) <= {"core.audit"}
     assert (await alice.get(sources[1])).superseded_by == ""

@@ -6,6 +6,7 @@ import grpc
 import pytest
 from memoryos.memoryfs.v1 import item_pb2
 
+from .test_merge import team_path
 from .test_rollback import code_of, cooled, counts, merged, plain, rollback, snapshot, written
 
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
@@ -125,19 +126,18 @@ async def test_readers_that_a_source_loses_are_lost_by_what_comes_back_beside_it
     assert await code_of(bob.get(made)) is NOT_FOUND
 
 
-async def test_what_nobody_changed_since_keeps_its_readers_when_its_source_goes_back(alice, agent):
-    source, other = await alice.write("alpha of alice"), await alice.write("beta of alice")
-    start = await snapshot(alice)
-    made = await merged(agent, source, other, content="of both, by the agent")
-    await alice.update(made, tags=["kept"])  # by another, so that it stays
-    await rollback(alice, start, actor="agent:alice/scribe")  # the sources are active again
-    before = plain(await alice.get(made))
-    point = await snapshot(alice)
-    await alice.update(source, readers=["user:bob"])
-    assert plain(await alice.get(made)) == before
-    assert counts(await rollback(alice, point)) == (1, 0, 0, 0)
-    assert list((await alice.get(source)).readers) == []
-    assert plain(await alice.get(made)) == before
+async def test_what_nobody_changed_since_stays_when_its_source_goes_back(service):
+    """Who reads a source through one group loses what was made of it when any group loses the source; not here."""
+    path = await team_path(service)
+    alice, bob = (service.caller(name, groups=("team",), roles=frozenset({"user"})) for name in ("alice", "bob"))
+    ids = [await alice.write(f"fact {n}", path=path, readers=["group:team"]) for n in range(2)]
+    made = await merged(bob, *ids, content="both facts", path=path)
+    before = plain(await bob.get(made))
+    point = await snapshot(alice, path=path)
+    await alice.update(ids[0], path=path, readers=["group:team", "group:night"])
+    assert counts(await rollback(alice, point, path=path)) == (1, 0, 0, 0)
+    assert list((await alice.get(ids[0])).readers) == ["group:team"]
+    assert plain(await bob.get(made)) == before
 
 
 async def test_an_item_that_changed_its_tier_while_it_was_forgotten_comes_back(service, alice):

@@ -207,6 +207,14 @@ def test_each_is_an_allow_while_unspoiled(good: Any) -> None:
     assert fits_result(good["result"])
 
 
+@pytest.mark.parametrize("good", GOOD)
+@pytest.mark.parametrize("other", [True, False, None, "1", [1]])
+def test_a_number_is_nothing_else(good: Any, other: Any) -> None:
+    for path in PATHS[id(good)]:
+        if path[:1] == RESULT and "value" not in path and type(at(good, path)) in (int, float):
+            assert effect_of(text(put(good, path, other))) is Effect.DENY, path
+
+
 @given(body=MUTATIONS)
 @settings(max_examples=10_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_no_spoiled_allow_is_an_allow(body: bytes) -> None:

@@ -16,7 +16,7 @@ from memoryos_testing.opa import free_port, opa_server
 from memoryos_testing.postgres import Clone, PostgresForTests
 
 from .bench import Bench, demo_skills, write_skills
-from .obliged import obliged_skills, with_obligations
+from .obliged import all_told, obliged_skills, with_obligations
 from .upstream import Upstream, serving_upstream
 from .world import World, make_world
 
@@ -104,11 +104,12 @@ async def serving_gateway(deployment: World) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def world(serving_gateway: World) -> AsyncIterator[World]:
-    """Callers of the shared gateway, in a tenant of the test's own."""
+async def world(serving_gateway: World, bench: Bench) -> AsyncIterator[World]:
+    """Callers of the shared gateway, in a tenant of the test's own; no notice of it is told after its test."""
     made = replace(serving_gateway, tenant=f"w{next(_TENANTS)}", channels={})
     yield made
     await made.close()
+    await all_told(bench, made)
 
 
 @pytest.fixture

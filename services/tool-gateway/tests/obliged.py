@@ -1,12 +1,17 @@
 """A skill whose rules oblige: the repository's bundle with one more rule file, and what reads its traces."""
 
+import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from memoryos_policy.bundles import default_bundle_dir
 
-from .bench import skill_document
+from .bench import Bench, skill_document
+from .world import World
+
+SETTLED_S_MAX: Final = 20.0
 
 RULES = """
 package memoryos.skills["obliged.do"]
@@ -67,3 +72,23 @@ def obliged_skills() -> list[dict[str, Any]]:
         skill_document("obliged.say", "say", egress="none"),
         skill_document("obliged.drop", "drop", timeout_s=0.5, attempts=1, egress="none", reconcile=known),
     ]
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(SETTLED_S_MAX):
+        while not await true():  # noqa: ASYNC110 -- other processes
+            await asyncio.sleep(0.05)
+
+
+async def all_told(bench: Bench, world: World) -> None:
+    """Return when no notice of the tenant waits any more; leases of the dead end at once."""
+
+    async def done() -> bool:
+        async with bench.database.unscoped() as tx:
+            await tx.execute(
+                "UPDATE toolgateway.due_notices SET due_time = clock_timestamp() WHERE tenant = %(tenant)s",
+                {"tenant": world.tenant},
+            )
+        return await bench.rows("SELECT 1 FROM toolgateway.notices", tenant=world.tenant) == []
+
+    await until(done)

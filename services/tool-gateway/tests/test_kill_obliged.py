@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import grpc
@@ -11,11 +11,11 @@ import pytest
 from memoryos.toolgateway.v1 import tool_gateway_pb2 as pb
 
 from .bench import Bench
+from .obliged import SETTLED_S_MAX, all_told
 from .upstream import Upstream
 from .world import Caller, World, refused
 
 pytestmark = [pytest.mark.integration, pytest.mark.chaos]
-SETTLED_S_MAX: Final = 20.0
 LIMITING: Final = "gateway.call.while_limiting"
 ENDING: Final = "gateway.call.before_end"
 UNSENT: Final = "gateway.call.before_unsent_end"
@@ -33,12 +33,6 @@ async def dies(process: Process, work: Awaitable[Any]) -> None:
     assert await asyncio.wait_for(process.wait(), 10) == -signal.SIGKILL
 
 
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SETTLED_S_MAX):
-        while not await true():  # noqa: ASYNC110 -- other processes
-            await asyncio.sleep(0.05)
-
-
 async def settled(caller: Caller, skill: str, request_id: str = "r1", **arguments: Any) -> pb.Call:
     async with asyncio.timeout(SETTLED_S_MAX):
         while (call := await caller.call(skill, request_id, **arguments)).state in (  # noqa: ASYNC110
@@ -51,20 +45,6 @@ async def settled(caller: Caller, skill: str, request_id: str = "r1", **argument
 async def used(bench: Bench, world: World) -> float:
     rows = await bench.rows("SELECT used::float8 AS used FROM toolgateway.rate_windows", tenant=world.tenant)
     return sum(row["used"] for row in rows)
-
-
-async def all_told(bench: Bench, world: World) -> None:
-    """Return when no notice of the tenant waits any more; leases of the dead end at once."""
-
-    async def done() -> bool:
-        async with bench.database.unscoped() as tx:
-            await tx.execute(
-                "UPDATE toolgateway.due_notices SET due_time = clock_timestamp() WHERE tenant = %(tenant)s",
-                {"tenant": world.tenant},
-            )
-        return await bench.rows("SELECT 1 FROM toolgateway.notices", tenant=world.tenant) == []
-
-    await until(done)
 
 
 def notices(upstream: Upstream) -> int:

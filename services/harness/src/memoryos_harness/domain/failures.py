@@ -128,8 +128,9 @@ def _after_failure(agent: Agent, steps: Sequence[Step], request: ToolRequest, ma
     if code in CERTAIN:
         offered = tools_of(_asking(steps, request))
         for other in preset.other_skills:
-            equal = equal_calls(steps, request, other)
-            if other in offered and other not in tried and not _may_be_done(equal):
+            is_free = answered_before(agent, steps, request, other) is None
+            is_free = is_free and not _may_be_done(equal_calls(steps, request, other))
+            if other in offered and other not in tried and is_free:
                 return CallTool(request, _again(last, Because.OTHER_SKILL, other, 0.0))
     message = told_message(last.output)
     match preset.then:

@@ -4,21 +4,25 @@ A call that changes something, and is not idempotent, is made once in a task:
 models repeat themselves, and a second refund of the same amount for the same
 order is nearly always that. A call that reads, or is idempotent, may be made
 again; but not when it was the last thing asked for, several times in a row,
-with the same answer. The agent's file names the skills for which this does not
-hold (`may_repeat`).
+with the same answer. What a sub-agent does is not known: it is asked for the
+same thing once. The agent's file names the skills, and sub-agents as
+`agent.NAME`, for which this does not hold (`may_repeat`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 from memoryos_core.canonical import JsonValue, canonical_json, parse_json
 from memoryos_core.errors import InvalidField
 
-from memoryos_harness.domain.actions import Stop, ToolRequest
+from memoryos_harness.domain.actions import ToolRequest
 from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.children import child_skill
 from memoryos_harness.domain.journal_forms import (
+    ANSWERS,
     MODEL_REPLY_INVALID,
     as_object,
     code_of,
@@ -26,11 +30,12 @@ from memoryos_harness.domain.journal_forms import (
     may_repeat,
     position_of,
     replies,
+    skill_asked_for,
     skill_of,
-    stop_of,
+    tool_request_of,
     tool_requests,
 )
-from memoryos_harness.domain.outcomes import ARGUMENTS_BYTES_MAX, told_content
+from memoryos_harness.domain.outcomes import ARGUMENTS_BYTES_MAX, CallOutcome, CallOutcomeKind, told_content
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 
@@ -40,20 +45,52 @@ SAME_ANSWERS: Final = "same_answers"
 
 def answered_before(agent: Agent, steps: Sequence[Step], request: ToolRequest, skill: str) -> Step | None:
     """Give the step that has the answer of a call which is not made again for it, None when it is to be made."""
-    done = [step for step in equal_calls(steps, request, skill) if _is_done(step)]
+    done = [
+        step
+        for step in ended_calls(steps)
+        if _is_done(step)
+        # Done by the skill itself, or by the one that stood in for it.
+        and skill in (skill_of(step), skill_asked_for(steps, tool_request_of(step)))
+        and same_arguments(tool_request_of(step).arguments, request.arguments)
+    ]
     if not done or skill in agent.may_repeat:
         return None
     asking = next(step for step in steps if step.sequence == request.model_step)
-    if not may_repeat(asking, skill) or _in_a_row(steps, request, done) >= agent.same_answers:
+    harmless = may_repeat(asking, skill) and may_repeat(asking, skill_of(done[-1]))
+    if not harmless or _in_a_row(steps, request, done) >= agent.same_answers:
         return done[-1]
     return None
 
 
+def done_by_sub_agent_before(agent: Agent, steps: Sequence[Step], request: ToolRequest, name: str) -> Step | None:
+    """Give the step in which a sub-agent did the same, None when it is to be asked."""
+    if child_skill(name) in agent.may_repeat:
+        return None
+    done = [
+        step
+        for step in steps
+        if step.kind is StepKind.CHILD_TASK
+        and step.state is StepState.DONE
+        and as_object(step.input)["agent"] == name
+        and same_arguments(str(as_object(step.input)["arguments"]), request.arguments)
+    ]
+    return done[-1] if done else None
+
+
+def repeated(before: Step) -> CallOutcome:
+    """Give what the model is told of a call that is not made again."""
+    return CallOutcome(kind=CallOutcomeKind.REPEATED, result=json.loads(told_content(before.output)))
+
+
 def only_repeats(steps: Sequence[Step], reply: Step) -> bool:
     """Tell whether all that the model asked for in this reply it has the answer of."""
-    answers = [step for step in steps if step.kind is StepKind.TOOL_CALL and position_of(step)[0] == reply.sequence]
+    answers = [step for step in steps if step.kind in ANSWERS and position_of(step)[0] == reply.sequence]
     requests = {(request.model_step, request.index) for request in tool_requests(reply)}
-    return bool(requests) and requests == {position_of(s) for s in answers if stop_of(s) is Stop.REPEATED}
+    return bool(requests) and requests == {position_of(step) for step in answers if _is_repeated(step)}
+
+
+def _is_repeated(step: Step) -> bool:
+    return as_object(step.output).get("outcome") == CallOutcomeKind.REPEATED
 
 
 def refusals_to_answer(steps: Sequence[Step], reply: Step) -> int:
@@ -67,17 +104,18 @@ def refusals_to_answer(steps: Sequence[Step], reply: Step) -> int:
 
 def equal_calls(steps: Sequence[Step], request: ToolRequest, skill: str) -> list[Step]:
     """Give the ended calls of the same skill with the same arguments, however these are written."""
-    wanted = _canonical(request.arguments)
     found = []
     for step in ended_calls(steps):
         made = as_object(step.input)
         same_target = skill_of(step) == skill if skill else not skill_of(step) and made["name"] == request.name
-        if not same_target:
-            continue
-        arguments = str(made["arguments"])
-        if arguments == request.arguments or _canonical(arguments) == wanted:
+        if same_target and same_arguments(str(made["arguments"]), request.arguments):
             found.append(step)
     return found
+
+
+def same_arguments(one: str, other: str) -> bool:
+    """Tell whether two texts of arguments say the same, however they are written."""
+    return one == other or _canonical(one) == _canonical(other)
 
 
 def ended_calls(steps: Sequence[Step]) -> list[Step]:

@@ -8,7 +8,6 @@ became of it; nothing here ever makes a new id for the same request.
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Final
 
 from memoryos_core.crashpoints import crash_point
@@ -31,7 +30,8 @@ from opentelemetry.trace import Span
 
 from memoryos_harness.domain.actions import CallTool, Stop
 from memoryos_harness.domain.journal_forms import skill_of, stop_of, tool_input, tool_request_of, tried_before
-from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, told_content, tool_result
+from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, tool_result
+from memoryos_harness.domain.repeats import repeated
 from memoryos_harness.domain.states import StepKind, TaskState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.operations.task_run import AttemptFailed, TaskRun
@@ -77,7 +77,7 @@ def _told_here(run: TaskRun, step: Step) -> CallOutcome | None:
             return CallOutcome(kind=CallOutcomeKind.STOPPED)
         case Stop.REPEATED:
             before = next(made for made in run.steps if made.sequence == tried_before(step))
-            return CallOutcome(kind=CallOutcomeKind.REPEATED, result=json.loads(told_content(before.output)))
+            return repeated(before)
     if not skill_of(step):
         return CallOutcome(kind=CallOutcomeKind.INVALID, message="There is no tool of this name.")
     if request.arguments_error:

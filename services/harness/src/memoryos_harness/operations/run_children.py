@@ -26,6 +26,7 @@ from memoryos_harness.domain.journal import LIMIT_SECONDS, LIMIT_TOKENS
 from memoryos_harness.domain.journal_forms import skill_asked_for
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind
 from memoryos_harness.domain.releases import KnownAgent
+from memoryos_harness.domain.repeats import done_by_sub_agent_before, repeated
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.errors import AgentNotFound
 from memoryos_harness.operations.task_run import TaskDies, TaskRun
@@ -34,6 +35,7 @@ from memoryos_harness.ports import ChildStart, NewTask
 _TRACER = tracer("memoryos.harness")
 NOT_REACHED = "The sub-agent asks for memory that this task does not reach; it was not started."
 NO_MORE = "No further sub-agent can be started in this task."
+TWICE = "The same sub-agent is asked for the same thing in this reply; its answer stands there."
 NOT_THERE = "There is no sub-agent of this name."
 
 Chosen = tuple[ToolRequest, KnownAgent, str]
@@ -50,7 +52,7 @@ async def start_children(run: TaskRun, requests: Sequence[ToolRequest]) -> bool:
     told: dict[int, CallOutcome] = {}
     left = may_start(run.claim.agent, run.steps)
     for request in requests:
-        found = _choose(run, request) if len(chosen) < left else _refusal(NO_MORE)
+        found = _choose(run, request, chosen) if len(chosen) < left else _refusal(NO_MORE)
         if isinstance(found, CallOutcome):
             told[request.index] = found
         else:
@@ -81,14 +83,21 @@ async def join_children(run: TaskRun) -> bool:
     return True
 
 
-def _choose(run: TaskRun, request: ToolRequest) -> tuple[KnownAgent, str] | CallOutcome:
+def _choose(run: TaskRun, request: ToolRequest, chosen: Sequence[Chosen]) -> tuple[KnownAgent, str] | CallOutcome:
     claim = run.claim
     task = task_of(request)
     if isinstance(task, CallOutcome):
         return task
+    name = child_of(claim.agent, skill_asked_for(run.steps, request))
+    before = done_by_sub_agent_before(claim.agent, run.steps, request, name)
+    if before is not None:
+        return repeated(before)
+    twice = any((known.agent.name, text) == (name, task) for _, known, text in chosen)
+    if twice and child_skill(name) not in claim.agent.may_repeat:
+        return _refusal(TWICE)
     try:
         identity = claim.grant[-1].identity
-        known = run.ports.agents.find(child_of(claim.agent, skill_asked_for(run.steps, request)), identity)
+        known = run.ports.agents.find(name, identity)
         narrowed(identity, known.agent, session_id=claim.session_id, task_id=claim.lease.task_id)
     except AgentNotFound:
         return CallOutcome(kind=CallOutcomeKind.INVALID, message=NOT_THERE)

@@ -11,7 +11,7 @@ from memoryos_telemetry.context import current_traceparent
 
 from memoryos_harness.agent_ports import AgentCatalog
 from memoryos_harness.domain.agents import Limits
-from memoryos_harness.domain.grants import granted, narrowed
+from memoryos_harness.domain.grants import granted
 from memoryos_harness.domain.tasks import Task
 from memoryos_harness.ports import NewTask, Request, TaskStore
 
@@ -57,7 +57,6 @@ async def submit_task(
     """
     known = agents.find(agent_name, identity)
     agent = known.agent
-    narrowed(identity, agent, session_id=session_id, task_id="")  # refuses here what no token could be minted for
     task = NewTask(
         session_id=session_id,
         agent=agent,
