@@ -12,7 +12,7 @@ from memoryos_core.delegation import ChainBroken
 from memoryos_core.errors import NotAllowed
 from memoryos_core.paths import PathInvalid
 from memoryos_core.tokens import Identity
-from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, Respond, Resume
+from memoryos_harness.domain.actions import AskModel, CallTool, Die, DoRecall, Respond, Resume, Try
 from memoryos_harness.domain.agents import Agent, Limits, Memory, Recall, expand_paths
 from memoryos_harness.domain.grants import (
     extended,
@@ -22,7 +22,7 @@ from memoryos_harness.domain.grants import (
     identity_of_task,
 )
 from memoryos_harness.domain.journal import next_action as next_in_window
-from memoryos_harness.domain.journal_forms import tool_input
+from memoryos_harness.domain.journal_forms import tool_input, tool_requests
 from memoryos_harness.domain.outcomes import TOOL_CONTENT_BYTES_MAX, CallOutcome, CallOutcomeKind, tool_result
 from memoryos_harness.domain.prompt import conversation
 from memoryos_harness.domain.sessions import Message, MessageRole
@@ -97,7 +97,8 @@ def test_the_journal_says_what_comes_next() -> None:
     recall2 = step(2, StepKind.MEMORY_READ, output={"hits": []})
     asked = model(3, "a__b", "a__b")
     first, second = (
-        step(4 + i, StepKind.TOOL_CALL, given={"model_step": 3, "index": i}, output={"content": "x"}) for i in (0, 1)
+        step(4 + made.index, StepKind.TOOL_CALL, given=tool_input(made, Try(skill="a.b")), output={"content": "x"})
+        for made in tool_requests(asked)
     )
     journal = [recall, recall2, asked, first, second, model(6, text="done")]
     expected = [DoRecall, DoRecall, AskModel, CallTool, CallTool, AskModel, Respond]
