@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from memoryos_core.search_words import query_tokens, text_tokens
 from memoryos_memoryfs.domain.fusion import Corpus, fuse, lexical_shares, own_shares
@@ -102,6 +102,7 @@ def test_the_words_beside_an_item_add_a_part_of_their_own() -> None:
     assert fuse({"a": 0.4}, None, {"a": 1.0})[0].score == 0.4
 
 
+@example(1.0, 3.6e-306, 0.0, 3.6e-306)  # 1 - (1 - share) is less than so small a share
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
 def test_more_words_beside_an_item_never_lower_its_score(dense: float, share: float, less: float, more: float) -> None:
     less, more = sorted((less, more))

@@ -216,8 +216,8 @@ async def test_forgetting_a_source_withdraws_all_that_was_made_from_it(service, 
     assert (await bob.get(above.id)).content == f"above: {token}"
     await alice.forget(first)
     for caller in (alice, bob):
-        assert set(await caller.list_ids()) == {others[2]}
-        assert {hit.item.id for hit in (await caller.read(token)).hits} <= {others[2]}
+        assert set(await caller.list_ids()) == set(others), "what else was merged stands for itself again"
+        assert {hit.item.id for hit in (await caller.read(token)).hits} <= set(others)
         for item_id in (first, item.id, above.id):
             assert await code_of(caller.get(item_id)) is NOT_FOUND
     for name in (item.id, above.id):
@@ -227,7 +227,7 @@ async def test_forgetting_a_source_withdraws_all_that_was_made_from_it(service, 
     assert token not in await everything(service)
     for table in ("item_vectors", "item_tokens"):
         rows = await service.rows(f"SELECT item_id FROM memoryfs.{table}")
-        assert {row[0] for row in rows} == {others[2]}
+        assert {row[0] for row in rows} == set(others)
 
 
 async def test_what_was_withdrawn_comes_back_by_name_once_its_source_has(alice):
@@ -237,8 +237,34 @@ async def test_what_was_withdrawn_comes_back_by_name_once_its_source_has(alice):
     assert await code_of(alice.restore(item.id)) is STATE
     await alice.restore(ids[0])
     assert await code_of(alice.get(item.id)) is NOT_FOUND
+    assert set(await alice.list_ids()) == set(ids)
     await alice.restore(item.id)
     assert (await alice.get(item.id)).content == "what they say together"
+    assert await alice.list_ids() == [item.id], "and replaces both again"
+
+
+async def test_when_a_source_says_something_else_by_now_what_comes_back_replaces_none(alice):
+    ids = [await alice.write(f"fact {n}") for n in range(2)]
+    item = await merged(alice, *ids)
+    await alice.forget(ids[0])
+    await alice.update(ids[1], content="another fact")
+    await alice.restore(ids[0])
+    await alice.restore(item.id)
+    assert set(await alice.list_ids()) == {item.id, *ids}
+    assert list((await alice.get(item.id)).flags) == [item_pb2.ITEM_FLAG_SOURCE_CHANGED]
+
+
+async def test_what_a_later_fact_has_replaced_stays_replaced(alice):
+    ids = [await alice.write(f"lives in Bonn, says {name}") for name in ("bob", "carol")]
+    key = item_pb2.EventKey(subject="alice", scope="home")
+    item = await merged(alice, *ids, event_key=key)
+    (later,) = await alice.write_entries([memoryfs_pb2.WriteEntry(content="lives in Kiel", event_key=key)])
+    assert (await alice.get(item.id)).superseded_by == later.id
+    await alice.forget(ids[0])
+    source = await alice.get(ids[1])
+    assert (source.state, source.superseded_by) == (item_pb2.STATE_SUPERSEDED, later.id)
+    assert source.HasField("valid_to")
+    assert await alice.list_ids() == [later.id]
 
 
 async def test_relabelling_a_source_relabels_what_was_made_from_it(service, bob):

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from memoryos_memoryfs.domain.items import State
+from memoryos_memoryfs.domain.items import Cause, State
 from memoryos_memoryfs.domain.points import Earlier, Mark, before_all, before_last, seen_by_others
 
 ACTIVE, FORGOTTEN = State.ACTIVE, State.FORGOTTEN
 
 
-def made(revision: int, actor: str = "user:a") -> Mark:
-    return Mark(item_id="mem_1", revision=revision, at=datetime.now(UTC), actor=actor, from_state=None, to_state=None)
+def made(revision: int, actor: str = "user:a", cause: Cause = Cause.UPDATE) -> Mark:
+    now = datetime.now(UTC)
+    return Mark(item_id="mem_1", revision=revision, at=now, actor=actor, cause=cause, from_state=None, to_state=None)
 
 
 def moved(revision: int, before: State, after: State, actor: str = "user:a") -> Mark:
-    return Mark(
-        item_id="mem_1", revision=revision, at=datetime.now(UTC), actor=actor, from_state=before, to_state=after
-    )
+    return replace(made(revision, actor), from_state=before, to_state=after)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,6 @@ def test_only_the_end_of_matching_changes_is_undone():
     cooled = moved(3, ACTIVE, ACTIVE, "service:memoryfs")
     assert before_last([made(2), made(3, agent), cooled], by_agent) == Earlier(revision=2)
     assert before_last([cooled], by_agent) is None
+    released = made(4, cause=Cause.RELEASE)
+    assert before_last([made(2), made(3, agent), released], by_agent) == Earlier(revision=2)
+    assert before_last([made(2), released], by_agent) is None

@@ -277,6 +277,28 @@ async def test_what_was_made_from_an_item_goes_with_it(service):
     await ended(service, alice, job.id)
     assert set(await places_holding(service, sources[0], merged.id)) <= {"core.audit"}
     assert (await alice.get(sources[1])).superseded_by == ""
+    assert await alice.read_ids("source 1") == [sources[1]]
+
+
+@pytest.mark.parametrize("named", ["user", "ids", "subtree"])
+async def test_what_was_merged_with_what_is_erased_stands_for_itself_again(service, named):
+    """Whoever erases it and however it is named: what others said is not lost with it."""
+    admin = person(service, "root", roles=USER | ADMIN)
+    settings = namespace_pb2.PathSettings(path="/tenants/acme/memory/semantic/team")
+    settings.writers.principals.append("group:team")
+    await admin.call("SetPathSettings", namespace_pb2.SetPathSettingsRequest(settings=settings, request_id="s-1"))
+    alice, bob = (person(service, name, groups=("team",)) for name in ("alice", "bob"))
+    theirs = await alice.write("source of alice", path=f"{settings.path}/a", readers=["user:bob"])
+    own = await bob.write("source of bob", path=f"{settings.path}/b")
+    request = lifecycle_pb2.MergeRequest(path=settings.path, ids=[theirs, own], content="both", request_id="m-1")
+    merged = (await bob.call("Merge", request)).item
+    by_name = {"user": {"user": "alice"}, "ids": {"ids": [theirs], "path": settings.path},
+               "subtree": {"subtree": True, "path": f"{settings.path}/a"}}  # fmt: skip
+    job = await purge(admin, request="p-1", **by_name[named])
+    assert (await ended(service, admin, job.id)).state == jobs_pb2.JOB_STATE_SUCCEEDED
+    assert await bob.list_ids(path=settings.path) == [own]
+    assert await bob.read_ids("source of bob", path=settings.path) == [own]
+    assert set(await places_holding(service, theirs, merged.id)) <= {"core.audit"}
 
 
 async def test_a_purge_that_has_begun_is_not_stopped_and_the_wish_is_recorded(service):

@@ -34,7 +34,7 @@ async def test_what_was_forgotten_then_with_its_source_has_its_text_of_then(serv
     await alice.update(low, content="said since of alpha and beta")
     await alice.update(high, content="said since of all three")
     undo = await rollback(alice, point)
-    assert counts(undo) == (0, 3, 0, 0)
+    assert counts(undo) == (2, 3, 0, 0)
     assert {ids[0], low, high} == set(await alice.list_ids(state=item_pb2.STATE_FORGOTTEN))
     service.embedder.down = True
     for item_id in (ids[0], low, high):
@@ -43,7 +43,7 @@ async def test_what_was_forgotten_then_with_its_source_has_its_text_of_then(serv
     assert (await alice.get(low)).state == item_pb2.STATE_SUPERSEDED
     assert (await alice.get(high)).content == "alpha, beta and delta"
     assert await service.rows("SELECT item_id, vec::text FROM memoryfs.item_vectors ORDER BY 1") == vectors
-    assert counts(await rollback(alice, undo.undo_snapshot_id)) == (2, 0, 0, 0)
+    assert counts(await rollback(alice, undo.undo_snapshot_id)) == (5, 0, 0, 0)
     assert (await alice.get(high)).content == "said since of all three"
 
 
@@ -54,7 +54,7 @@ async def test_what_went_with_its_source_comes_back_with_it_however_long_the_cha
     point = await snapshot(alice)
     await alice.update(high, content="said since of all three")
     await alice.forget(ids[0])
-    assert counts(await rollback(alice, point)) == (0, 0, 3, 0)
+    assert counts(await rollback(alice, point)) == (2, 0, 3, 0)
     assert (await alice.get(high)).content == "alpha, beta and delta"
     assert (await alice.get(low)).state == item_pb2.STATE_SUPERSEDED
 
@@ -138,6 +138,16 @@ async def test_what_nobody_changed_since_stays_when_its_source_goes_back(service
     assert counts(await rollback(alice, point, path=path)) == (1, 0, 0, 0)
     assert list((await alice.get(ids[0])).readers) == ["group:team"]
     assert plain(await bob.get(made)) == before
+
+
+async def test_when_what_one_session_merged_is_undone_its_sources_stand_for_themselves_again(service, alice):
+    ids = [await alice.write(f"fact {n}") for n in range(2)]
+    point = await snapshot(alice)
+    there = service.caller("alice", roles=frozenset({"user"}), session_id="ses_1")
+    made = await merged(there, *ids, content="both facts")
+    assert counts(await rollback(alice, point, source_session_id="ses_1")) == (0, 1, 0, 0)
+    assert await code_of(alice.get(made)) is NOT_FOUND
+    assert set(await alice.list_ids()) == set(ids)
 
 
 async def test_an_item_that_changed_its_tier_while_it_was_forgotten_comes_back(service, alice):

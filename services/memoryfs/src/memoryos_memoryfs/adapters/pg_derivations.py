@@ -16,8 +16,8 @@ from memoryos_postgres.transaction import Row
 
 from memoryos_memoryfs.adapters.session import UPKEEP as _UPKEEP
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.domain.derivation import SourceChange, followed
-from memoryos_memoryfs.domain.items import Cause, Item, State
+from memoryos_memoryfs.domain.derivation import SourceChange, followed, released, superseded
+from memoryos_memoryfs.domain.items import Cause, Flag, Item, State
 from memoryos_memoryfs.ports.storage import Revised, Written
 
 QUERIES = queries.load("memoryos_memoryfs", "sql/history.sql")
@@ -56,26 +56,31 @@ class PgDerivations:
         """Locked items from which nothing was made: until this transaction ends nothing will be."""
 
     async def lock_family(self, ids: Sequence[str]) -> None:
-        """Lock the items and everything made from them, in order of id: following locks nothing out of order then."""
+        """Lock the items, what was made from them, and what stands or falls with that, in order of id.
+
+        Following locks nothing out of order then.
+        """
         if not ids:
             return
-        made = {row["id"] for row in await self._asked("derived_closure", ids)}
-        if not made:
+        family = await self._asked("family", ids)
+        if not any(row["made"] for row in family):
             self._barren.update(ids)
-            return
-        async with reaching_all(self._session):
-            params = {"tenant": self._session.tenant, "ids": sorted({*made, *ids})}
-            await self._session.tx.execute(QUERIES["lock_rows"], params)
+        if family:
+            await self._lock_rows({*(row["id"] for row in family), *ids})
 
     async def lock_all(self, ids: Sequence[str]) -> frozenset[str]:
         """See `Derivations.lock_all`."""
-        made = {row["id"] for row in await self._asked("derived_closure", ids)}
-        async with reaching_all(self._session):
-            params = {"tenant": self._session.tenant, "ids": sorted({*made, *ids})}
-            await self._session.tx.execute(QUERIES["lock_rows"], params)
+        family = await self._asked("family", ids)
+        await self._lock_rows({*(row["id"] for row in family), *ids})
+        made = any(row["made"] for row in family)
         parents = frozenset(row["id"] for row in await self._asked("parents_among", ids)) if made else frozenset()
         self._barren.update(item_id for item_id in ids if item_id not in parents)
         return parents
+
+    async def _lock_rows(self, ids: Iterable[str]) -> None:
+        async with reaching_all(self._session):
+            params = {"tenant": self._session.tenant, "ids": sorted(ids)}
+            await self._session.tx.execute(QUERIES["lock_rows"], params)
 
     async def follow(
         self,
@@ -88,6 +93,7 @@ class PgDerivations:
         """See `Derivations.follow`."""
         # Items made by a merge come later than their sources, so there is no way round; the names seen bound it anyway.
         seen = set(unless)
+        gone: list[Item] = []
         while changes := [c for c in changes if c.matters and c.before.id not in self._barren]:
             sources = {change.before.id: change for change in changes}
             async with reaching_all(self._session):
@@ -96,6 +102,56 @@ class PgDerivations:
                 as_then = {row["id"] for row in await self._asked("seen_by", list(found), point)} if point else set()
                 changes = await self._let_follow(list(found.values()), sources, unflagged, as_then)
             seen.update(found)
+            gone += [change.before for change in changes if change.after is None]
+        await self.release(gone)
+
+    async def release(self, gone: Sequence[Item], *, but: frozenset[str] = frozenset()) -> None:
+        """See `Derivations.release`."""
+        if not gone:
+            return
+        now = self._session.shared.clock.now()
+        async with reaching_all(self._session):
+            sources = await self._items.find(sorted({name for item in gone for name in item.derived_from} - but))
+            held = {item.id: item for item in gone}
+            waiting = [s for s in sources.values() if s.state is State.SUPERSEDED and s.superseded_by in held]
+            heirs = await self._heirs({s.superseded_by: held[s.superseded_by] for s in waiting}.values())
+            pairs = [(s, released(s, held[s.superseded_by], heirs[s.superseded_by], now)) for s in waiting]
+            await self._release(pairs)
+
+    async def take_places(self, back: Sequence[Item]) -> None:
+        """See `Derivations.take_places`."""
+        now = self._session.shared.clock.now()
+        async with reaching_all(self._session):
+            names = [item.id for item in back]
+            behind = [item for item in (await self._items.find(names)).values() if item.state is State.SUPERSEDED]
+            before = await self._items.find(sorted({item.superseded_by for item in behind}))
+            free = [item for item in behind if _withdrawn(before.get(item.superseded_by), item)]
+            heirs = await self._heirs([before[item.superseded_by] for item in free])
+            pairs = [(i, released(i, before[i.superseded_by], heirs[i.superseded_by], now)) for i in free]
+            await self._release(pairs)
+            for item in (await self._items.find(names)).values():
+                # What says something else by now is not what the item was made from.
+                if item.derived_from and item.state is State.ACTIVE and Flag.SOURCE_CHANGED not in item.flags:
+                    sources = (await self._items.find(sorted(item.derived_from))).values()
+                    pairs = [(s, superseded(s, item.id, now)) for s in sources if s.state is State.ACTIVE]
+                    await self._release(pairs)
+
+    async def _heirs(self, items: Iterable[Item]) -> dict[str, str]:
+        """Give by what each of the items is replaced today: by nothing where that is forgotten itself, or not there."""
+        heirs: dict[str, str] = {}
+        for item in items:
+            name, passed = item.superseded_by, {item.id}
+            while name and name not in passed:
+                by = (await self._items.find([name])).get(name)
+                if by is not None and by.state is not State.FORGOTTEN:
+                    break
+                passed.add(name)
+                name = by.superseded_by if by is not None else ""
+            heirs[item.id] = "" if name in passed else name
+        return heirs
+
+    async def _release(self, pairs: Sequence[tuple[Item, Item]]) -> None:
+        await self._items.replace([_same_words(before, after) for before, after in pairs], Cause.RELEASE)
 
     async def held_back(self, items: Sequence[Item]) -> frozenset[str]:
         """See `Derivations.held_back`."""
@@ -128,8 +184,7 @@ class PgDerivations:
                 if item.state is not State.FORGOTTEN:
                     gone.append(item)
             elif after is not item:
-                written = Written(item=after, words=text_tokens(after.payload.content), vector=None)
-                revised.append(Revised(before=item, after=written, keep_vector=True))
+                revised.append(_same_words(item, after))
         await self._items.replace(revised, Cause.SOURCE)
         if gone:
             await self._items.move(gone, State.FORGOTTEN, Cause.SOURCE)
@@ -141,3 +196,13 @@ class PgDerivations:
         if self._session.reaches_all:
             return await self._session.tx.fetch_all(QUERIES[name], params)
         return await self._session.tx.fetch_planned({_UPKEEP: "on"}, QUERIES[name], params)
+
+
+def _same_words(before: Item, after: Item) -> Revised:
+    written = Written(item=after, words=text_tokens(after.payload.content), vector=None)
+    return Revised(before=before, after=written, keep_vector=True)
+
+
+def _withdrawn(by: Item | None, source: Item) -> bool:
+    """Tell whether `source` was merged into `by`, which is not there any more."""
+    return by is not None and by.state is State.FORGOTTEN and source.id in by.derived_from

@@ -16,6 +16,7 @@ from memoryos_postgres.keyring import CACHE_TTL_S
 from memoryos_postgres.remains import Remains, Sought, orphaned
 from memoryos_postgres.transaction import Tx
 
+from memoryos_memoryfs.adapters.pg_items import PgItems
 from memoryos_memoryfs.adapters.pg_journal import SERVICE
 from memoryos_memoryfs.adapters.session import Session, Shared
 from memoryos_memoryfs.domain.erasure import PURGE, Expiry, Target
@@ -23,7 +24,6 @@ from memoryos_memoryfs.domain.place_keys import path_key, subtree_end
 from memoryos_memoryfs.ports.erasure import Settling
 
 QUERIES: Final = queries.load("memoryos_memoryfs", "sql/erasure.sql")
-_LOCK_ROWS: Final = queries.load("memoryos_memoryfs", "sql/history.sql")["lock_rows"]
 _RPC: Final = "memoryos.memoryfs.v1.MemoryFS/Purge"
 _OWN: Final = (("memoryfs", "erasures"), ("memoryfs", "erased_items"))
 _ITEMS: Final = ("memoryfs.items", "memoryfs.item_revisions", "core.jobs")
@@ -53,6 +53,7 @@ class PgErasure:
 
     def __init__(self, database: Database, shared: Shared) -> None:
         self._database = database
+        self._shared = shared
         self._keyring = shared.keyring
         self._principals = shared.names
         self._remains = Remains(database, ["memoryfs", "core"], skip=_OWN)
@@ -88,7 +89,7 @@ class PgErasure:
             if not ids:
                 return 0
             named = {"tenant": run.tenant, "job_id": run.id, "ids": ids}
-            await tx.execute(_LOCK_ROWS, named)
+            await self._release(tx, run, ids)
             await tx.execute(QUERIES["note_erased"], named)
             counts: dict[str, int] = {}
             for table in tables:
@@ -210,6 +211,13 @@ class PgErasure:
             fresh = {row["id"] for row in made} - ids
             ids |= fresh
         return sorted(ids)
+
+    async def _release(self, tx: Tx, run: JobRun, ids: Sequence[str]) -> None:
+        """Lock the items, and let what was merged into them and is not erased stand for itself again."""
+        items = PgItems(Session(shared=self._shared, tx=tx, scope=run.scope, upkeep=True))
+        await items.derivations.lock_all(ids)
+        merged = [item for item in (await items.find(ids)).values() if item.derived_from]
+        await items.derivations.release(merged, but=frozenset(ids))
 
     async def _path_key(self, tx: Tx, tenant: str, path: MemoryPath | None) -> bytes:
         if path is None:

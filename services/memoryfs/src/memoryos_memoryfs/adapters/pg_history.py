@@ -155,6 +155,7 @@ def _mark(row: Row) -> Mark:
         revision=row["revision"],
         at=row["at"],
         actor=row["actor"],
+        cause=Cause(row["cause"]),
         from_state=State(row["from_state"]) if row["from_state"] else None,
         to_state=State(row["to_state"]) if row["to_state"] else None,
     )

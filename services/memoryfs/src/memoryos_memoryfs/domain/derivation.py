@@ -136,6 +136,17 @@ def superseded(source: Item, by: str, now: datetime) -> Item:
     return _next(source, now, state=State.SUPERSEDED, superseded_by=by)
 
 
+def released(source: Item, by: Item, heir: str, now: datetime) -> Item:
+    """Give the next revision of a source when `by`, into which it was merged, is gone: it stands for itself again.
+
+    It does not where a later fact had replaced that: then `heir`, if not empty, has replaced the source as well.
+    """
+    if not heir:
+        return _next(source, now, state=State.ACTIVE, superseded_by="")
+    ends = [end for end in (source.valid_to, by.valid_to) if end is not None]
+    return replace(_next(source, now, superseded_by=heir), valid_to=min(ends, default=None))
+
+
 def _agreed(values: Sequence[V], otherwise: V) -> V:
     return values[0] if all(value == values[0] for value in values) else otherwise
 

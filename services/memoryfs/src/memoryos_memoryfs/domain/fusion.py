@@ -98,8 +98,8 @@ def _saturation(counts: NDArray[np.int64], lengths: Floats | float, corpus: Corp
 
 
 def union(one: Floats, other: Floats) -> Floats:
-    """Give 1 − (1 − one)(1 − other): at least each of them, at most 1."""
-    joined: Floats = 1.0 - (1.0 - one) * (1.0 - other)
+    """Give 1 − (1 − one)(1 − other), computed so that the smallest number counts: at least each of them, at most 1."""
+    joined: Floats = np.minimum(1.0, one + (1.0 - one) * other)
     return joined
 
 
@@ -136,7 +136,7 @@ def fuse(
         alone = _score(cosine, share)
         score = alone
         if share is not None and around.get(id_):
-            score = _score(cosine, 1 - (1 - share) * (1 - BESIDE * around[id_]))
+            score = _score(cosine, min(1.0, share + (1 - share) * BESIDE * around[id_]))
         # Opposite meanings all score 0; their similarity still orders them.
         ranked.append((-score, -(cosine or 0.0), id_, Fused(id_, score, cosine, share, score - alone)))
     ranked.sort(key=lambda one: one[:3])

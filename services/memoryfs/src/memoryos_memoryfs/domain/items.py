@@ -73,6 +73,7 @@ class Cause(IntEnum):
     EVICT = 16
     SOURCE = 17
     UNBIND = 18
+    RELEASE = 19
 
 
 class Flag(IntFlag):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memoryos_memoryfs.domain.drafts import etag_of
-from memoryos_memoryfs.domain.items import Item, State, Tier
+from memoryos_memoryfs.domain.items import Cause, Item, State, Tier
 
 
 def seen_by_others(point: str, xid: int) -> str:
@@ -37,9 +37,15 @@ class Mark:
     revision: int
     at: datetime
     actor: str
+    cause: Cause
     from_state: State | None
     """None: it made the revision; else the state that it changed."""
     to_state: State | None
+
+    @property
+    def follows(self) -> bool:
+        """Tell whether it came with a change of something else, or of the tier only: nothing is built on it."""
+        return self.of_tier or self.cause is Cause.RELEASE
 
     @property
     def of_tier(self) -> bool:
@@ -80,14 +86,14 @@ def before_all(marks: Sequence[Mark]) -> Earlier:
 def before_last(marks: Sequence[Mark], undone: Callable[[Mark], bool]) -> Earlier | None:
     """Give what an item was before the changes at its end that are to be undone; None where its last one is not.
 
-    A change that is to be undone but has another one built on it stays; a
-    change of tier is not built on anything.
+    A change that is to be undone but has another one built on it stays; what
+    `follows` is not built on anything.
     """
     back: list[Mark] = []
     for mark in reversed(marks):
         if undone(mark):
             back.append(mark)
-        elif not mark.of_tier:
+        elif not mark.follows:
             break
     return _before(back[::-1]) if back else None
 

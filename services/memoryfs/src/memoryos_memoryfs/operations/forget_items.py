@@ -52,6 +52,9 @@ async def forget_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
 async def restore_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
     """Give the number of forgotten items that are back as they were, in state, revision and index.
 
+    What one was merged into or replaced by may be forgotten now: then it is active. One that was made from
+    others replaces these again.
+
     Nothing is restored when any of them is not there (`ItemNotFound`), not the
     caller's (`NotOwner`) or not forgotten (`ItemStateForbids`).
     """
@@ -70,6 +73,7 @@ async def restore_items(parts: Parts, scope: Scope, command: NamedItems) -> int:
         for item_id in sorted(await work.derivations.held_back(items)):
             raise ItemStateForbids("A source of the item is forgotten or erased.", metadata={"id": item_id})
         await work.items.set_state(items, State.ACTIVE, Cause.RESTORE)
+        await work.derivations.take_places(items)
         return await _finish(work, _RESTORE, command, len(items))
 
 

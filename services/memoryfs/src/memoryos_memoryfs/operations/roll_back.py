@@ -154,6 +154,8 @@ class _Rollback:
         self._parents: frozenset[str] = frozenset()
         self._changes: list[SourceChange] = []
         """Of items from which something was made."""
+        self._withdrawn: list[Item] = []
+        """Made from others, and gone otherwise than at the snapshot, or not there then."""
 
     async def run(self, snapshot: Snapshot, touched: Sequence[str]) -> list[str]:
         """Bring everything back; give the names of the items that changed."""
@@ -179,6 +181,7 @@ class _Rollback:
             unflagged=same,
             point=snapshot.point if whole else "",
         )
+        await self._work.derivations.release(self._withdrawn)
         self._result.erased_count = await self._work.snapshots.erased_count(snapshot, self._command.path)
         return self._changed
 
@@ -205,6 +208,7 @@ class _Rollback:
             turn = [back for back in rest.values() if not any(source in rest for source in back.before.derived_from)]
             turn = turn or list(rest.values())  # imported ones may name each other
             held = await self._work.derivations.held_back([back.before for back in turn])
+            self._withdrawn += [back.before for back in turn if back.before.id in held]
             await self._apply(
                 [
                     replace(back, earlier=replace(back.earlier, withheld=True)) if back.before.id in held else back
@@ -228,6 +232,8 @@ class _Rollback:
             forgotten = earlier.revision == 0 or earlier.withheld or earlier.state is State.FORGOTTEN
             if forgotten and back.before.state is not State.FORGOTTEN:
                 gone.append(back.before)
+                if earlier.revision == 0 and back.before.derived_from:
+                    self._withdrawn.append(back.before)
             elif not forgotten and back.before.state is State.FORGOTTEN:
                 back_again.append(back.before)
         if gone:

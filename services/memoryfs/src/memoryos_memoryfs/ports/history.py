@@ -101,7 +101,20 @@ class Derivations(Protocol):
         One of which `point`, if given, saw the very revision that it has goes when a source is gone, and follows in
         nothing else.
 
+        What is withdrawn so releases its other sources (`release`).
         `revise` and `set_state` do so by themselves, except for Cause.ROLLBACK.
+        """
+
+    async def release(self, gone: Sequence[Item], *, but: frozenset[str] = frozenset()) -> None:
+        """Let what was merged into items that are gone, and is still there, stand for itself again.
+
+        Not those in `but`: they go as well.
+        """
+
+    async def take_places(self, back: Sequence[Item]) -> None:
+        """Let restored items stand where they stood: those made from others replace these again.
+
+        One that a forgotten item had replaced stands for itself.
         """
 
     async def lock_all(self, ids: Sequence[str]) -> frozenset[str]:

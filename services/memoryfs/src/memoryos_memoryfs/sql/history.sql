@@ -64,17 +64,17 @@ LIMIT %(limit)s;
 
 -- name: marks_since
 SELECT m.* FROM (
-    SELECT i.id, i.revision, i.update_time AS at, i.actor, NULL::int2 AS from_state, NULL::int2 AS to_state
+    SELECT i.id, i.revision, i.update_time AS at, i.actor, i.cause, NULL::int2 AS from_state, NULL::int2 AS to_state
     FROM memoryfs.items i
     WHERE i.tenant = %(tenant)s AND i.id = ANY (%(ids)s::text[])
         AND NOT pg_visible_in_snapshot(i.xid, %(point)s::pg_snapshot)
     UNION ALL
-    SELECT r.id, r.revision, r.update_time, r.actor, NULL, NULL
+    SELECT r.id, r.revision, r.update_time, r.actor, r.cause, NULL, NULL
     FROM memoryfs.item_revisions r
     WHERE r.tenant = %(tenant)s AND r.id = ANY (%(ids)s::text[])
         AND NOT pg_visible_in_snapshot(r.xid, %(point)s::pg_snapshot)
     UNION ALL
-    SELECT c.item_id, c.revision, c.change_time, c.actor, c.from_state, c.to_state
+    SELECT c.item_id, c.revision, c.change_time, c.actor, c.cause, c.from_state, c.to_state
     FROM memoryfs.item_changes c
     WHERE c.tenant = %(tenant)s AND c.item_id = ANY (%(ids)s::text[])
         AND NOT pg_visible_in_snapshot(c.xid, %(point)s::pg_snapshot)
@@ -155,9 +155,9 @@ WHERE tenant = %(tenant)s
 ORDER BY create_time DESC, id DESC
 LIMIT %(limit)s;
 
--- name: derived_closure
--- Everything that was made from the asked items, directly or not. Asked with the reach of upkeep.
--- The index holds derived items only: it serves where the condition says so.
+-- name: family
+-- Everything that was made from the asked items, directly or not (`made`), and what these and the asked ones were made
+-- from. Asked with the reach of upkeep. The index holds derived items only: it serves where the condition says so.
 WITH RECURSIVE made (id) AS (
     SELECT i.id FROM memoryfs.items i
     WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(ids)s::text[]
@@ -165,7 +165,10 @@ WITH RECURSIVE made (id) AS (
     SELECT i.id FROM made m
     JOIN memoryfs.items i ON i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from @> ARRAY[m.id]
 )
-SELECT id FROM made;
+SELECT id, true AS made FROM made
+UNION ALL
+SELECT unnest(i.derived_from), false FROM memoryfs.items i
+WHERE i.tenant = %(tenant)s AND i.id = ANY (%(ids)s::text[] || ARRAY(SELECT id FROM made)) AND i.derived_from <> '{}';
 
 -- name: derived_directly
 SELECT i.id FROM memoryfs.items i

@@ -68,6 +68,8 @@ class _ChangeCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangeCau
     """Something it was derived from was forgotten or re-labelled."""
     CHANGE_CAUSE_UNBIND: _ChangeCause.ValueType  # 18
     """Its task has ended."""
+    CHANGE_CAUSE_RELEASE: _ChangeCause.ValueType  # 19
+    """What it was merged into was withdrawn, and it stands for itself again; or that came back, and replaced it again."""
 
 class ChangeCause(_ChangeCause, metaclass=_ChangeCauseEnumTypeWrapper):
     """What made a revision or a change of state."""
@@ -110,6 +112,8 @@ CHANGE_CAUSE_SOURCE: ChangeCause.ValueType  # 17
 """Something it was derived from was forgotten or re-labelled."""
 CHANGE_CAUSE_UNBIND: ChangeCause.ValueType  # 18
 """Its task has ended."""
+CHANGE_CAUSE_RELEASE: ChangeCause.ValueType  # 19
+"""What it was merged into was withdrawn, and it stands for itself again; or that came back, and replaced it again."""
 Global___ChangeCause: _TypeAlias = ChangeCause  # noqa: Y015
 
 class _LineageKind:

@@ -266,7 +266,7 @@ class MemoryFSServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Restore(self, request, context):
-        """Brings forgotten items back as they were.
+        """Brings forgotten items back as they were; a merged one replaces its sources again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

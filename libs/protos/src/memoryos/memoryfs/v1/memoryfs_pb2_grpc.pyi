@@ -57,7 +57,7 @@ class MemoryFSStub:
     Forget: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.ForgetRequest, _lifecycle_pb2.ForgetResponse]
     """Takes items out of every read path until they are restored."""
     Restore: _grpc.UnaryUnaryMultiCallable[_lifecycle_pb2.RestoreRequest, _lifecycle_pb2.RestoreResponse]
-    """Brings forgotten items back as they were."""
+    """Brings forgotten items back as they were; a merged one replaces its sources again."""
     Purge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]
     """Erases items, a subtree or a whole person from every service, as a job with a receipt."""
     GetReceipt: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetReceiptRequest, _admin_pb2.GetReceiptResponse]
@@ -132,7 +132,7 @@ class MemoryFSAsyncStub(MemoryFSStub):
     Forget: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.ForgetRequest, _lifecycle_pb2.ForgetResponse]  # type: ignore[assignment]
     """Takes items out of every read path until they are restored."""
     Restore: _aio.UnaryUnaryMultiCallable[_lifecycle_pb2.RestoreRequest, _lifecycle_pb2.RestoreResponse]  # type: ignore[assignment]
-    """Brings forgotten items back as they were."""
+    """Brings forgotten items back as they were; a merged one replaces its sources again."""
     Purge: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]  # type: ignore[assignment]
     """Erases items, a subtree or a whole person from every service, as a job with a receipt."""
     GetReceipt: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetReceiptRequest, _admin_pb2.GetReceiptResponse]  # type: ignore[assignment]
@@ -252,7 +252,7 @@ class MemoryFSServicer(metaclass=_abc_1.ABCMeta):
         request: _lifecycle_pb2.RestoreRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lifecycle_pb2.RestoreResponse, _abc.Awaitable[_lifecycle_pb2.RestoreResponse]]:
-        """Brings forgotten items back as they were."""
+        """Brings forgotten items back as they were; a merged one replaces its sources again."""
 
     @_abc_1.abstractmethod
     def Purge(
