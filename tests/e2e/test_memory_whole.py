@@ -193,7 +193,11 @@ async def test_explain_and_index(world: World) -> None:
     assert (status.backend, status.degraded) == ("pgvector", False)
 
 
-def test_the_client_without_async(world: World) -> None:
+async def test_the_client_without_async(world: World) -> None:
+    await asyncio.to_thread(without_async, world)
+
+
+def without_async(world: World) -> None:
     here = f"{BASE}/semantic/w-sync"
     with sync.connect(token=world.stack.token("acme", "w-sync"), **world.stack.addresses) as client:
         written = client.memory.write(here, content="no await")

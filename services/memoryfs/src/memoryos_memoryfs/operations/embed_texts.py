@@ -66,8 +66,10 @@ async def vectors_of(embedder: Embedder, texts: Sequence[str], deadline_s: float
     except TimeoutError:
         raise ModelUnavailable from None
     space = (embedder.dimensions,)
-    # The index refuses what is not of length 1, and so does NaN: no comparison with it is true.
-    if len(rows) != len(texts) or not all(row.shape == space and abs(row @ row - 1) < _LENGTH_OFF for row in rows):
+    # The index refuses what is not of length 1. NaN is refused, too: no comparison with it is true.
+    with np.errstate(over="ignore"):
+        right = all(row.shape == space and abs(row @ row - 1) < _LENGTH_OFF for row in rows)
+    if len(rows) != len(texts) or not right:
         raise ModelUnavailable
     return rows
 
