@@ -280,18 +280,29 @@ async def test_what_was_made_from_an_item_goes_with_it(service):
     assert await alice.read_ids("source 1") == [sources[1]]
 
 
+async def test_what_was_forgotten_as_a_whole_does_not_come_back_in_parts(service):
+    alice = person(service, "alice")
+    sources = [await alice.write(f"source {n}") for n in range(2)]
+    request = lifecycle_pb2.MergeRequest(path=alice.path, ids=sources, content="both", request_id="m-1")
+    await alice.forget((await alice.call("Merge", request)).item.id)
+    job = await purge(alice, request="p-1", ids=[sources[0]], path=alice.path)
+    assert (await ended(service, alice, job.id)).state == jobs_pb2.JOB_STATE_SUCCEEDED
+    assert await alice.list_ids() == []
+
+
+@pytest.mark.parametrize("merger", ["alice", "bob"])
 @pytest.mark.parametrize("named", ["user", "ids", "subtree"])
-async def test_what_was_merged_with_what_is_erased_stands_for_itself_again(service, named):
-    """Whoever erases it and however it is named: what others said is not lost with it."""
+async def test_what_was_merged_with_what_is_erased_stands_for_itself_again(service, named, merger):
+    """Whoever merged it and however it is named: what others said is not lost with it."""
     admin = person(service, "root", roles=USER | ADMIN)
     settings = namespace_pb2.PathSettings(path="/tenants/acme/memory/semantic/team")
     settings.writers.principals.append("group:team")
     await admin.call("SetPathSettings", namespace_pb2.SetPathSettingsRequest(settings=settings, request_id="s-1"))
     alice, bob = (person(service, name, groups=("team",)) for name in ("alice", "bob"))
     theirs = await alice.write("source of alice", path=f"{settings.path}/a", readers=["user:bob"])
-    own = await bob.write("source of bob", path=f"{settings.path}/b")
+    own = await bob.write("source of bob", path=f"{settings.path}/b", readers=["user:alice"])
     request = lifecycle_pb2.MergeRequest(path=settings.path, ids=[theirs, own], content="both", request_id="m-1")
-    merged = (await bob.call("Merge", request)).item
+    merged = (await {"alice": alice, "bob": bob}[merger].call("Merge", request)).item
     by_name = {"user": {"user": "alice"}, "ids": {"ids": [theirs], "path": settings.path},
                "subtree": {"subtree": True, "path": f"{settings.path}/a"}}  # fmt: skip
     job = await purge(admin, request="p-1", **by_name[named])

@@ -6,7 +6,7 @@ changed with the reach of upkeep, which lasts for these statements only.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from memoryos_postgres.transaction import Row
 
 from memoryos_memoryfs.adapters.session import UPKEEP as _UPKEEP
 from memoryos_memoryfs.adapters.session import Session
-from memoryos_memoryfs.domain.derivation import SourceChange, followed, released, superseded
+from memoryos_memoryfs.domain.derivation import Replacement, SourceChange, followed, released, superseded
 from memoryos_memoryfs.domain.items import Cause, Flag, Item, State
 from memoryos_memoryfs.ports.storage import Revised, Written
 
@@ -93,7 +93,7 @@ class PgDerivations:
         """See `Derivations.follow`."""
         # Items made by a merge come later than their sources, so there is no way round; the names seen bound it anyway.
         seen = set(unless)
-        gone: list[Item] = []
+        gone: list[str] = []
         while changes := [c for c in changes if c.matters and c.before.id not in self._barren]:
             sources = {change.before.id: change for change in changes}
             async with reaching_all(self._session):
@@ -102,33 +102,28 @@ class PgDerivations:
                 as_then = {row["id"] for row in await self._asked("seen_by", list(found), point)} if point else set()
                 changes = await self._let_follow(list(found.values()), sources, unflagged, as_then)
             seen.update(found)
-            gone += [change.before for change in changes if change.after is None]
+            gone += [change.before.id for change in changes if change.after is None]
         await self.release(gone)
 
-    async def release(self, gone: Sequence[Item], *, but: frozenset[str] = frozenset()) -> None:
+    async def release(self, gone: Collection[str], *, but: frozenset[str] = frozenset()) -> None:
         """See `Derivations.release`."""
         if not gone:
             return
-        now = self._session.shared.clock.now()
         async with reaching_all(self._session):
-            sources = await self._items.find(sorted({name for item in gone for name in item.derived_from} - but))
-            held = {item.id: item for item in gone}
-            waiting = [s for s in sources.values() if s.state is State.SUPERSEDED and s.superseded_by in held]
-            heirs = await self._heirs({s.superseded_by: held[s.superseded_by] for s in waiting}.values())
-            pairs = [(s, released(s, held[s.superseded_by], heirs[s.superseded_by], now)) for s in waiting]
-            await self._release(pairs)
+            replacing = await self._replacements(gone)
+            names = {name for one in replacing.values() for name in one.derived_from} - but
+            sources = (await self._items.find(sorted(names))).values() if names else ()
+            await self._stand([s for s in sources if s.state is State.SUPERSEDED], replacing)
 
     async def take_places(self, back: Sequence[Item]) -> None:
         """See `Derivations.take_places`."""
         now = self._session.shared.clock.now()
+        names = [item.id for item in back]
         async with reaching_all(self._session):
-            names = [item.id for item in back]
             behind = [item for item in (await self._items.find(names)).values() if item.state is State.SUPERSEDED]
-            before = await self._items.find(sorted({item.superseded_by for item in behind}))
-            free = [item for item in behind if _withdrawn(before.get(item.superseded_by), item)]
-            heirs = await self._heirs([before[item.superseded_by] for item in free])
-            pairs = [(i, released(i, before[i.superseded_by], heirs[i.superseded_by], now)) for i in free]
-            await self._release(pairs)
+            replacing = await self._replacements({item.superseded_by for item in behind})
+            gone = {name: one for name, one in replacing.items() if one.state is State.FORGOTTEN}
+            await self._stand([i for i in behind if _merged(i, gone.get(i.superseded_by))], gone)
             for item in (await self._items.find(names)).values():
                 # What says something else by now is not what the item was made from.
                 if item.derived_from and item.state is State.ACTIVE and Flag.SOURCE_CHANGED not in item.flags:
@@ -136,19 +131,38 @@ class PgDerivations:
                     pairs = [(s, superseded(s, item.id, now)) for s in sources if s.state is State.ACTIVE]
                     await self._release(pairs)
 
-    async def _heirs(self, items: Iterable[Item]) -> dict[str, str]:
-        """Give by what each of the items is replaced today: by nothing where that is forgotten itself, or not there."""
-        heirs: dict[str, str] = {}
-        for item in items:
-            name, passed = item.superseded_by, {item.id}
-            while name and name not in passed:
-                by = (await self._items.find([name])).get(name)
-                if by is not None and by.state is not State.FORGOTTEN:
-                    break
-                passed.add(name)
-                name = by.superseded_by if by is not None else ""
-            heirs[item.id] = "" if name in passed else name
-        return heirs
+    async def _stand(self, sources: Iterable[Item], gone: Mapping[str, Replacement]) -> None:
+        """Let those of the sources that items which are gone had replaced stand for themselves, or for what is left."""
+        now = self._session.shared.clock.now()
+        freed = [source for source in sources if source.superseded_by in gone]
+        heirs = {name: await self._heir(gone[name]) for name in {source.superseded_by for source in freed}}
+        await self._release([(s, released(s, gone[s.superseded_by], heirs[s.superseded_by], now)) for s in freed])
+
+    async def _heir(self, gone: Replacement) -> str:
+        """Give by what an item is replaced today: by nothing where that is forgotten itself, or not there."""
+        name, passed = gone.superseded_by, {gone.id}
+        while name and name not in passed:
+            by = (await self._replacements([name])).get(name)
+            if by is None:
+                return ""
+            if by.state is not State.FORGOTTEN:
+                return name
+            passed.add(name)
+            name = by.superseded_by
+        return ""
+
+    async def _replacements(self, ids: Collection[str]) -> dict[str, Replacement]:
+        rows = await self._asked("replacements", sorted(ids)) if ids else []
+        return {
+            row["id"]: Replacement(
+                id=row["id"],
+                state=State(row["state"]),
+                derived_from=tuple(row["derived_from"]),
+                superseded_by=row["superseded_by"],
+                valid_to=row["valid_to"],
+            )
+            for row in rows
+        }
 
     async def _release(self, pairs: Sequence[tuple[Item, Item]]) -> None:
         await self._items.replace([_same_words(before, after) for before, after in pairs], Cause.RELEASE)
@@ -203,6 +217,6 @@ def _same_words(before: Item, after: Item) -> Revised:
     return Revised(before=before, after=written, keep_vector=True)
 
 
-def _withdrawn(by: Item | None, source: Item) -> bool:
-    """Tell whether `source` was merged into `by`, which is not there any more."""
-    return by is not None and by.state is State.FORGOTTEN and source.id in by.derived_from
+def _merged(source: Item, by: Replacement | None) -> bool:
+    """Tell whether `source` was merged into `by`, and not replaced by it as a later fact."""
+    return by is not None and source.id in by.derived_from

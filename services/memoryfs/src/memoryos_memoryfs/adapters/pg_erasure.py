@@ -216,8 +216,8 @@ class PgErasure:
         """Lock the items, and let what was merged into them and is not erased stand for itself again."""
         items = PgItems(Session(shared=self._shared, tx=tx, scope=run.scope, upkeep=True))
         await items.derivations.lock_all(ids)
-        merged = [item for item in (await items.find(ids)).values() if item.derived_from]
-        await items.derivations.release(merged, but=frozenset(ids))
+        rows = await tx.fetch_all(QUERIES["standing_for_others"], {"tenant": run.tenant, "ids": ids})
+        await items.derivations.release([row["id"] for row in rows], but=frozenset(ids))
 
     async def _path_key(self, tx: Tx, tenant: str, path: MemoryPath | None) -> bytes:
         if path is None:

@@ -136,7 +136,18 @@ def superseded(source: Item, by: str, now: datetime) -> Item:
     return _next(source, now, state=State.SUPERSEDED, superseded_by=by)
 
 
-def released(source: Item, by: Item, heir: str, now: datetime) -> Item:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What an item replaced, and what replaced it."""
+
+    id: str
+    state: State
+    derived_from: tuple[str, ...]
+    superseded_by: str
+    valid_to: datetime | None
+
+
+def released(source: Item, by: Replacement, heir: str, now: datetime) -> Item:
     """Give the next revision of a source when `by`, into which it was merged, is gone: it stands for itself again.
 
     It does not where a later fact had replaced that: then `heir`, if not empty, has replaced the source as well.

@@ -154,7 +154,7 @@ class _Rollback:
         self._parents: frozenset[str] = frozenset()
         self._changes: list[SourceChange] = []
         """Of items from which something was made."""
-        self._withdrawn: list[Item] = []
+        self._withdrawn: list[str] = []
         """Made from others, and gone otherwise than at the snapshot, or not there then."""
 
     async def run(self, snapshot: Snapshot, touched: Sequence[str]) -> list[str]:
@@ -208,7 +208,7 @@ class _Rollback:
             turn = [back for back in rest.values() if not any(source in rest for source in back.before.derived_from)]
             turn = turn or list(rest.values())  # imported ones may name each other
             held = await self._work.derivations.held_back([back.before for back in turn])
-            self._withdrawn += [back.before for back in turn if back.before.id in held]
+            self._withdrawn += held
             await self._apply(
                 [
                     replace(back, earlier=replace(back.earlier, withheld=True)) if back.before.id in held else back
@@ -233,7 +233,7 @@ class _Rollback:
             if forgotten and back.before.state is not State.FORGOTTEN:
                 gone.append(back.before)
                 if earlier.revision == 0 and back.before.derived_from:
-                    self._withdrawn.append(back.before)
+                    self._withdrawn.append(back.before.id)
             elif not forgotten and back.before.state is State.FORGOTTEN:
                 back_again.append(back.before)
         if gone:

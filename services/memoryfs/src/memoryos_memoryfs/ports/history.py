@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -105,7 +105,7 @@ class Derivations(Protocol):
         `revise` and `set_state` do so by themselves, except for Cause.ROLLBACK.
         """
 
-    async def release(self, gone: Sequence[Item], *, but: frozenset[str] = frozenset()) -> None:
+    async def release(self, gone: Collection[str], *, but: frozenset[str] = frozenset()) -> None:
         """Let what was merged into items that are gone, and is still there, stand for itself again.
 
         Not those in `but`: they go as well.

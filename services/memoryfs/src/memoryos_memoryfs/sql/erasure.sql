@@ -45,6 +45,11 @@ WHERE tenant = %(tenant)s AND derived_from && %(ids)s::text[] AND derived_from <
 SELECT id FROM memoryfs.items
 WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND (%(every)s OR owner = ANY (%(numbers)s::int4[]));
 
+-- name: standing_for_others
+-- Items that were made from others, and that nobody had forgotten.
+SELECT id FROM memoryfs.items
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) AND derived_from <> '{}' AND state <> 4;
+
 -- name: note_erased
 INSERT INTO memoryfs.erased_items (tenant, job_id, item_id)
 SELECT %(tenant)s, %(job_id)s, id FROM unnest(%(ids)s::text[]) AS e (id)

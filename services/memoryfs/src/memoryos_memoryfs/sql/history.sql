@@ -188,6 +188,12 @@ WHERE i.tenant = %(tenant)s AND i.derived_from <> '{}' AND i.derived_from && %(i
 -- name: lock_rows
 SELECT id FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]) ORDER BY id FOR UPDATE;
 
+-- name: replacements
+-- What items replaced and what replaced them; nothing is opened for it, the key may be gone.
+SELECT id, state, derived_from::text[] AS derived_from, superseded_by, valid_to FROM memoryfs.items
+WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[])
+ORDER BY id;
+
 -- name: source_states
 -- Sources of derived items: their state, whoever may read them; one that is erased is absent.
 SELECT id, state FROM memoryfs.items WHERE tenant = %(tenant)s AND id = ANY (%(ids)s::text[]);
