@@ -17,6 +17,7 @@ from memoryos_core.errors import InvalidField
 
 from memoryos_harness.domain.actions import ToolRequest
 from memoryos_harness.domain.agents import Agent, Limits
+from memoryos_harness.domain.arguments import arguments_digest
 from memoryos_harness.domain.journal_forms import position_of, skill_asked_for, tool_requests
 from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, tool_result
 from memoryos_harness.domain.states import StepKind, TaskState
@@ -130,6 +131,7 @@ def child_input(request: ToolRequest, agent: str, *, seconds: int) -> JsonValue:
         "name": request.name,
         "agent": agent,
         "arguments": request.arguments,
+        "arguments_digest": arguments_digest(request.arguments),
         "error": request.arguments_error,
         "seconds": seconds,
     }

@@ -6,12 +6,12 @@
   output {"text", "tool_calls": [{"id", "name", "arguments", "error"}], "finish_reason", "usage", "model",
   "structured"?, "problem"?}: `structured` is the JSON that was asked for, `problem` what is wrong with what came
   instead
-- TOOL_CALL    input {"model_step", "index", "tool_call_id", "name", "skill", "arguments", "error", "try", "because"?,
-  "of"?, "wait_s"?, "stopped"?}, output {"outcome", "content", "code"?, "fallback"?}
+- TOOL_CALL    input {"model_step", "index", "tool_call_id", "name", "skill", "arguments", "arguments_digest",
+  "error", "try", "because"?, "of"?, "wait_s"?, "stopped"?}, output {"outcome", "content", "code"?, "fallback"?}
 - HAND_OFF     input {"model_step", "index", "tool_call_id", "name", "arguments", "skill", "code", "message"}, output
   {"note"}
-- CHILD_TASK   input {"model_step", "index", "tool_call_id", "name", "agent", "arguments", "error", "seconds"}, output
-  {"outcome", "content", "code"?}
+- CHILD_TASK   input {"model_step", "index", "tool_call_id", "name", "agent", "arguments", "arguments_digest",
+  "error", "seconds"}, output {"outcome", "content", "code"?}
 - PAGE_OUT     input {"from", "to"}, output {"item_id", "tokens"}
 A failed step of another kind than TOOL_CALL has output {"error"}.
 """
@@ -25,6 +25,7 @@ from memoryos_core.canonical import JsonValue
 from memoryos_models.ports import ChatReply
 
 from memoryos_harness.domain.actions import Because, HandOff, Purpose, Stop, ToolRequest, Try
+from memoryos_harness.domain.arguments import arguments_digest
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 from memoryos_harness.domain.tool_names import skills_by_tool_name
@@ -208,6 +209,7 @@ def tool_input(request: ToolRequest, attempt: Try) -> JsonValue:
         "name": request.name,
         "skill": attempt.skill,
         "arguments": request.arguments,
+        "arguments_digest": arguments_digest(request.arguments),
         "error": request.arguments_error,
         "try": attempt.number,
     }
@@ -216,6 +218,12 @@ def tool_input(request: ToolRequest, attempt: Try) -> JsonValue:
     if attempt.stop is not None:
         given |= {"stopped": str(attempt.stop), "of": attempt.of}
     return given
+
+
+def digest_in(call: Step) -> str:
+    """Give the digest of a call's arguments; of a journal that is older than digests, it is made now."""
+    given = as_object(call.input)
+    return str(given.get("arguments_digest") or arguments_digest(str(given["arguments"])))
 
 
 def because_of(tool_step: Step) -> Because | None:

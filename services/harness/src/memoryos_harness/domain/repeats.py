@@ -15,17 +15,16 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from memoryos_core.canonical import JsonValue, canonical_json, parse_json
-from memoryos_core.errors import InvalidField
-
 from memoryos_harness.domain.actions import ToolRequest
 from memoryos_harness.domain.agents import Agent
+from memoryos_harness.domain.arguments import arguments_digest
 from memoryos_harness.domain.children import child_skill
 from memoryos_harness.domain.journal_forms import (
     ANSWERS,
     MODEL_REPLY_INVALID,
     as_object,
     code_of,
+    digest_in,
     fell_back,
     may_repeat,
     position_of,
@@ -35,7 +34,7 @@ from memoryos_harness.domain.journal_forms import (
     tool_request_of,
     tool_requests,
 )
-from memoryos_harness.domain.outcomes import ARGUMENTS_BYTES_MAX, CallOutcome, CallOutcomeKind, told_content
+from memoryos_harness.domain.outcomes import CallOutcome, CallOutcomeKind, told_content
 from memoryos_harness.domain.states import StepKind, StepState
 from memoryos_harness.domain.tasks import Step
 
@@ -45,13 +44,14 @@ SAME_ANSWERS: Final = "same_answers"
 
 def answered_before(agent: Agent, steps: Sequence[Step], request: ToolRequest, skill: str) -> Step | None:
     """Give the step that has the answer of a call which is not made again for it, None when it is to be made."""
+    wanted = arguments_digest(request.arguments)
     done = [
         step
         for step in ended_calls(steps)
-        if _is_done(step)
+        if digest_in(step) == wanted
+        and _is_done(step)
         # Done by the skill itself, or by the one that stood in for it.
         and skill in (skill_of(step), skill_asked_for(steps, tool_request_of(step)))
-        and same_arguments(tool_request_of(step).arguments, request.arguments)
     ]
     if not done or skill in agent.may_repeat:
         return None
@@ -66,13 +66,14 @@ def done_by_sub_agent_before(agent: Agent, steps: Sequence[Step], request: ToolR
     """Give the step in which a sub-agent did the same, None when it is to be asked."""
     if child_skill(name) in agent.may_repeat:
         return None
+    wanted = arguments_digest(request.arguments)
     done = [
         step
         for step in steps
         if step.kind is StepKind.CHILD_TASK
         and step.state is StepState.DONE
         and as_object(step.input)["agent"] == name
-        and same_arguments(str(as_object(step.input)["arguments"]), request.arguments)
+        and digest_in(step) == wanted
     ]
     return done[-1] if done else None
 
@@ -104,18 +105,15 @@ def refusals_to_answer(steps: Sequence[Step], reply: Step) -> int:
 
 def equal_calls(steps: Sequence[Step], request: ToolRequest, skill: str) -> list[Step]:
     """Give the ended calls of the same skill with the same arguments, however these are written."""
-    found = []
-    for step in ended_calls(steps):
-        made = as_object(step.input)
-        same_target = skill_of(step) == skill if skill else not skill_of(step) and made["name"] == request.name
-        if same_target and same_arguments(str(made["arguments"]), request.arguments):
-            found.append(step)
-    return found
+    wanted = arguments_digest(request.arguments)
+    return [step for step in ended_calls(steps) if digest_in(step) == wanted and _aims_at(step, request, skill)]
 
 
-def same_arguments(one: str, other: str) -> bool:
-    """Tell whether two texts of arguments say the same, however they are written."""
-    return one == other or _canonical(one) == _canonical(other)
+def _aims_at(step: Step, request: ToolRequest, skill: str) -> bool:
+    """Tell whether a call is one of the skill; where there is none of that name, of the name."""
+    if skill:
+        return skill_of(step) == skill
+    return not skill_of(step) and as_object(step.input)["name"] == request.name
 
 
 def ended_calls(steps: Sequence[Step]) -> list[Step]:
@@ -138,21 +136,3 @@ def _in_a_row(steps: Sequence[Step], request: ToolRequest, done: Sequence[Step])
             break
         count += 1
     return count
-
-
-def _canonical(arguments: str) -> bytes | str:
-    """Give the form in which arguments are compared: 20 and 20.0 are one amount; what is no JSON stands as it is."""
-    try:
-        return canonical_json(_whole(parse_json(arguments, max_bytes=ARGUMENTS_BYTES_MAX)))
-    except InvalidField:
-        return arguments
-
-
-def _whole(value: JsonValue) -> JsonValue:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _whole(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_whole(inner) for inner in value]
-    return value
