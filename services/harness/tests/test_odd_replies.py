@@ -75,6 +75,12 @@ CALLS = {
     "not a number": '{"line": NaN}',
     "a lone surrogate": '{"line": "\\ud800"}',
     "too deep": '{"line": ' + "[" * 200 + "]" * 200 + "}",
+    "a hundred thousand deep": '{"line": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "infinite": '{"line": 1e999}',
+    "five thousand digits": '{"line": ' + "9" * 5_000 + "}",
+    "half a megabyte": '{"line": "' + "A" * 500_000 + '"}',
+    "a NUL": '{"line": "\\u0000"}',
+    "nothing at all": "",
     "text around it": 'Sure! {"line": "A"}',
     "of the wrong type": '{"line": 7}',
 }
