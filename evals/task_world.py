@@ -9,12 +9,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from memoryos_models.scripted import ScriptedServer
+from memoryos_models.scripted import QuietServer, ScriptedServer
 from memoryos_policy.bundles import default_bundle_dir
 from memoryos_sdk import Client, connect
 from memoryos_testing.stack import Stack, running_stack
@@ -75,7 +75,7 @@ def upstream(answer: Answer) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuietServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -112,8 +113,18 @@ class ScriptedServer:
         self.stop()
 
 
-class _Server(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
+    """A server to which a client that hangs up is no error."""
+
     daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """See BaseServer.handle_error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Server(QuietServer):
     scripted: ScriptedServer
 
 
