@@ -14,11 +14,12 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from login import Login
+from memoryos_models.scripted import QuietServer
 
 BODY_BYTES_MAX = 65536
 
@@ -172,7 +173,7 @@ class Server:
     """The business on a TCP port of the loopback interface."""
 
     def __init__(self, business: Business, port: int = 0) -> None:
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler(business))
+        self._http = QuietServer(("127.0.0.1", port), _handler(business))
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
 
     @property
