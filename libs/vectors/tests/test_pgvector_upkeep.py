@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
+from memoryos_core.clock import ManualClock
 from memoryos_postgres import Database, roles
 from memoryos_testing.contracts.vector_index import MODEL, MODELS, X, entry, ids, random_unit
 from memoryos_testing.postgres import Clone, DatabaseFactory
 from memoryos_vectors.adapters.pgvector import PgVectorIndex
-from memoryos_vectors.adapters.pgvector_routes import FEW, AnnRoutes
+from memoryos_vectors.adapters.pgvector_routes import FEW, MANY_S, AnnRoutes
 from memoryos_vectors.adapters.pgvector_upkeep import AnnUpkeep
 from memoryos_vectors.config import PgVectorSection
 from memoryos_vectors.ports import Exactness, IndexScope, Tier, VectorAnswer, VectorEntry, VectorQuery
@@ -63,11 +64,13 @@ async def upkeep(connection: psycopg.AsyncConnection[Any]) -> int:
     return await AnnUpkeep(connection, SECTION).run_once()
 
 
-async def search(database: Database, tenant: str, readers: tuple[int, ...], **more: Any) -> VectorAnswer:
+async def search(
+    database: Database, tenant: str, readers: tuple[int, ...], routes: AnnRoutes | None = None, **more: Any
+) -> VectorAnswer:
     async with database.tenant(tenant) as tx:
         query = VectorQuery(model_id=MODEL, vector=X, limit=10, path_ids=None, **more)
         scope = IndexScope(tenant=tenant, principal_ids=frozenset(readers))
-        return await PgVectorIndex(tx, MODELS, AnnRoutes(SECTION)).search(scope, query)
+        return await PgVectorIndex(tx, MODELS, routes or AnnRoutes(SECTION)).search(scope, query)
 
 
 async def indexes(connection: psycopg.AsyncConnection[Any]) -> list[str]:
@@ -121,6 +124,30 @@ async def test_few_matching_rows_are_compared_one_by_one(
     answer = await search(database_of_memoryfs, BIG, (2,))
     assert (answer.exactness, answer.compared_count) == (Exactness.EXACT, 50)
     assert ids(answer) == nearest(entries, 2)
+
+
+async def test_that_many_match_is_believed_for_a_minute_by_the_same_readers(
+    database_of_memoryfs: Database, indexer: psycopg.AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(database_of_memoryfs, BIG, 2_000, reader_of=40)
+    await upkeep(indexer)
+    counted: list[str] = []
+    count = PgVectorIndex._matching
+
+    async def counting(self: PgVectorIndex, params: Mapping[str, Any], conditions: str) -> int:
+        counted.append(params["principal_ids"])
+        return await count(self, params, conditions)
+
+    monkeypatch.setattr(PgVectorIndex, "_matching", counting)
+    clock = ManualClock()
+    routes = AnnRoutes(SECTION, clock)
+    for readers in ((1,), (1,), (2,), (2,), (1,)):
+        answer = await search(database_of_memoryfs, BIG, readers, routes)
+        assert answer.exactness is (Exactness.APPROXIMATE if readers == (1,) else Exactness.EXACT)
+    assert counted == ["{1}", "{2}", "{2}"], "few are counted each time"
+    clock.advance(MANY_S)
+    await search(database_of_memoryfs, BIG, (1,), routes)
+    assert counted[-1] == "{1}"
 
 
 async def test_a_short_answer_falls_through_to_the_exact_scan(

@@ -27,7 +27,7 @@ class PgVectorSection(Section):
     exact_below: int = Field(
         default=5_000, ge=0, description="Fewer matching rows than this are compared one by one, whatever the tenant."
     )
-    ef_search: int = Field(default=160, ge=10, le=1000, description="Candidates that a search in HNSW keeps.")
+    ef_search: int = Field(default=320, ge=10, le=1000, description="Candidates that a search in HNSW keeps.")
     scan_tuples_max: int = Field(
         default=20_000, ge=1_000, description="Rows that a search in HNSW looks at before the exact scan is asked."
     )

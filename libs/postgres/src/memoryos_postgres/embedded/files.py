@@ -20,7 +20,6 @@ ADMIN_ROLE = "postgres"
 # Written into postgresql.conf by initdb, so that an operator can change them there.
 # fsync, full_page_writes and synchronous_commit stay on: an acknowledged commit is kept.
 _SETTINGS = {
-    "shared_buffers": "256MB",
     "max_connections": "100",  # four pools of 4, their listeners, the sealer, and room for a person
     "jit": "off",  # costs 30 ms on statements that take 1
     "max_wal_size": "2GB",
@@ -30,6 +29,25 @@ _SETTINGS = {
     "log_min_error_statement": "panic",  # statement texts can hold content
     "log_parameter_max_length_on_error": "0",
 }
+
+
+_BUFFERS_MB_MIN, _BUFFERS_MB_MAX = 256, 2048
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def buffers_mb(memory_bytes: int) -> int:
+    """Give shared_buffers for a machine: a quarter of its memory, as PostgreSQL advises, within 256 MB and 2 GB."""
+    return min(max(memory_bytes // 4 // 2**20, _BUFFERS_MB_MIN), _BUFFERS_MB_MAX)
+
+
+def memory_bytes() -> int:
+    """Give the memory of this machine, or of the container when that has less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        return machine
+    return min(machine, int(limit)) if limit.isdigit() else machine
 
 
 class EmbeddedPostgresMissing(RuntimeError):
@@ -197,6 +215,8 @@ def _initdb(
     fresh = data_dir.with_name(data_dir.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
+    buffers = buffers_mb(memory_bytes()) if durable else _BUFFERS_MB_MIN  # tests start many servers
+    settings = {**_SETTINGS, "shared_buffers": f"{buffers}MB"}
     with tempfile.TemporaryFile() as password:
         password.write(read_secret(password_file).encode())
         password.flush()
@@ -215,7 +235,7 @@ def _initdb(
             "--builtin-locale=C.UTF-8",
             "--data-checksums",
             *([] if durable else ["--no-sync"]),
-            *(f"--set={name}={value}" for name, value in _SETTINGS.items()),
+            *(f"--set={name}={value}" for name, value in settings.items()),
         ]
         done = subprocess.run(  # noqa: S603 - our own argument vector
             _launch(argv, fresh, uid, gid),

@@ -94,10 +94,12 @@ class PgVectorIndex:
         if routes is None or not plain or not await routes.indexed(self._tx, scope.tenant, query.model_id):
             return await self._compared(params, conditions)
         bound = max(routes.section.exact_below, query.limit)
-        matching = await self._matching({**params, "bound": bound + 1}, conditions)
-        if matching <= bound:
-            return await self._compared(params, conditions, FEW)
-        answer = await self._near(params, conditions, query, matching)
+        what = (scope.tenant, query.model_id, scope.principal_ids, query.path_ids, query.excluded_ids, bound)
+        if not routes.many(what):
+            if await self._matching({**params, "bound": bound + 1}, conditions) <= bound:
+                return await self._compared(params, conditions, FEW)
+            routes.note_many(what)
+        answer = await self._near(params, conditions, query, bound + 1)
         return answer if len(answer.hits) == query.limit else await self._compared(params, conditions)
 
     async def _compared(
